@@ -1,0 +1,295 @@
+//! Settings: what they mean, their defaults, and the one place where they are checked.
+//!
+//! Invariant: a configuration that an `open` accepted has passed `check` as a whole; no later code asks again.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// What "stored" means on a copy of a partition: when an append counts as acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Decided per acknowledgement: [`Durability::Os`] while two or more copies are in sync,
+    /// [`Durability::Sync`] while this copy is alone. A partition opened by itself is always alone.
+    #[default]
+    Auto,
+    /// An acknowledged record survives a loss of power: it has been synced.
+    Sync,
+    /// An acknowledged record survives the end of the process: the operating system has it.
+    Os,
+}
+
+/// How old records go (Kafka: `cleanup.policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cleanup {
+    /// Whole segments from the front, by [`Retention`].
+    #[default]
+    Delete,
+    /// Records that a later one with the same key replaces. Every record needs a key.
+    Compact,
+    /// Both.
+    CompactAndDelete,
+}
+
+impl Cleanup {
+    /// Whether segments are dropped from the front by time and size.
+    #[must_use]
+    pub const fn deletes(self) -> bool {
+        matches!(self, Self::Delete | Self::CompactAndDelete)
+    }
+
+    /// Whether the log keeps the latest record per key.
+    #[must_use]
+    pub const fn compacts(self) -> bool {
+        matches!(self, Self::Compact | Self::CompactAndDelete)
+    }
+}
+
+/// How long and how much is kept. Both bounds hold together; without any, everything is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Retention {
+    /// Segments whose newest record is older than this go (Kafka: `retention.ms`).
+    #[doc(alias = "retention.ms")]
+    pub age: Option<Duration>,
+    /// Segments go from the front while the log without them is still at least this many bytes long
+    /// (Kafka: `retention.bytes`).
+    #[doc(alias = "retention.bytes")]
+    pub bytes: Option<u64>,
+}
+
+impl Retention {
+    /// Keeps everything.
+    #[must_use]
+    pub const fn forever() -> Self {
+        Self { age: None, bytes: None }
+    }
+
+    /// Bounds the age of what is kept.
+    #[must_use]
+    pub const fn age(mut self, age: Duration) -> Self {
+        self.age = Some(age);
+        self
+    }
+
+    /// Bounds the size of what is kept.
+    #[must_use]
+    pub const fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+}
+
+/// Whose clock a record's timestamp is (Kafka: `message.timestamp.type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimestampType {
+    /// The producer's.
+    #[default]
+    CreateTime,
+    /// The log's, when it appended the batch.
+    LogAppendTime,
+}
+
+/// The settings of one partition. The default keeps everything: no retention, no compaction, no roll by time.
+///
+/// ```
+/// use std::time::Duration;
+/// use taffrail::{PartitionConfig, Retention};
+/// let config = PartitionConfig::new()
+///     .segment_bytes(64 << 20)
+///     .retention(Retention::forever().age(Duration::from_secs(3600)).bytes(1 << 30));
+/// # let _ = config;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct PartitionConfig {
+    pub(crate) durability: Durability,
+    pub(crate) cleanup: Cleanup,
+    pub(crate) retention: Retention,
+    pub(crate) segment_bytes: u32,
+    pub(crate) segment_age: Option<Duration>,
+    pub(crate) index_interval_bytes: u32,
+    pub(crate) index_bytes_max: u32,
+    pub(crate) batch_bytes_max: u32,
+    pub(crate) decompressed_bytes_max: usize,
+    pub(crate) timestamp_type: TimestampType,
+    pub(crate) timestamp_before_max: Option<Duration>,
+    pub(crate) timestamp_after_max: Option<Duration>,
+    pub(crate) flush_interval: Duration,
+    pub(crate) checkpoint_interval: Duration,
+    pub(crate) idle_after: Duration,
+}
+
+impl Default for PartitionConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PartitionConfig {
+    /// The default settings.
+    pub const fn new() -> Self {
+        Self {
+            durability: Durability::Auto,
+            cleanup: Cleanup::Delete,
+            retention: Retention::forever(),
+            segment_bytes: 1 << 30,
+            segment_age: None,
+            index_interval_bytes: 4096,
+            index_bytes_max: 10 << 20,
+            batch_bytes_max: 1_048_588,
+            decompressed_bytes_max: 64 << 20,
+            timestamp_type: TimestampType::CreateTime,
+            timestamp_before_max: None,
+            timestamp_after_max: None,
+            flush_interval: Duration::from_millis(5),
+            checkpoint_interval: Duration::from_secs(5),
+            idle_after: Duration::from_secs(10),
+        }
+    }
+
+    /// What an acknowledgement promises. Default: [`Durability::Auto`].
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// How old records go. Default: [`Cleanup::Delete`], which with the default retention removes nothing.
+    #[doc(alias = "cleanup.policy")]
+    pub const fn cleanup(mut self, cleanup: Cleanup) -> Self {
+        self.cleanup = cleanup;
+        self
+    }
+
+    /// How long and how much is kept. Default: everything.
+    #[doc(alias = "retention.ms")]
+    #[doc(alias = "retention.bytes")]
+    pub const fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// A segment is closed before it would grow beyond this many bytes. Default: 1 GiB, at most 2^31 − 1.
+    #[doc(alias = "segment.bytes")]
+    pub const fn segment_bytes(mut self, bytes: u32) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// A segment is closed when a record arrives whose timestamp is later than its first one's by more than
+    /// this. Default: never (Kafka: 7 days).
+    #[doc(alias = "segment.ms")]
+    pub const fn segment_age(mut self, age: Option<Duration>) -> Self {
+        self.segment_age = age;
+        self
+    }
+
+    /// How many bytes of log lie between two index entries. Default: 4,096; 0 indexes every batch but the first.
+    #[doc(alias = "index.interval.bytes")]
+    pub const fn index_interval_bytes(mut self, bytes: u32) -> Self {
+        self.index_interval_bytes = bytes;
+        self
+    }
+
+    /// A segment is closed when one of its indexes would outgrow this many bytes. Default: 10 MiB.
+    #[doc(alias = "segment.index.bytes")]
+    pub const fn index_bytes_max(mut self, bytes: u32) -> Self {
+        self.index_bytes_max = bytes;
+        self
+    }
+
+    /// The largest batch that is taken, in bytes, compressed and with its header. Default: 1,048,588.
+    #[doc(alias = "max.message.bytes")]
+    pub const fn batch_bytes_max(mut self, bytes: u32) -> Self {
+        self.batch_bytes_max = bytes;
+        self
+    }
+
+    /// The most bytes that one compressed batch may decompress to. Default: 64 MiB. Kafka has no such bound.
+    pub const fn decompressed_bytes_max(mut self, bytes: usize) -> Self {
+        self.decompressed_bytes_max = bytes;
+        self
+    }
+
+    /// Whose clock stamps records. Default: the producer's.
+    #[doc(alias = "message.timestamp.type")]
+    pub const fn timestamp_type(mut self, timestamp_type: TimestampType) -> Self {
+        self.timestamp_type = timestamp_type;
+        self
+    }
+
+    /// How far before now a record's timestamp may lie. Default: any distance.
+    #[doc(alias = "message.timestamp.before.max.ms")]
+    pub const fn timestamp_before_max(mut self, distance: Option<Duration>) -> Self {
+        self.timestamp_before_max = distance;
+        self
+    }
+
+    /// How far after now a record's timestamp may lie. Default: any distance.
+    #[doc(alias = "message.timestamp.after.max.ms")]
+    pub const fn timestamp_after_max(mut self, distance: Option<Duration>) -> Self {
+        self.timestamp_after_max = distance;
+        self
+    }
+
+    /// After how long a batch that nobody waits for is synced, and so becomes visible. Default: 5 ms.
+    pub const fn flush_interval(mut self, interval: Duration) -> Self {
+        self.flush_interval = interval;
+        self
+    }
+
+    /// How often `maintain` writes the recovery point and the high watermark to their checkpoints. Default: 5 s.
+    pub const fn checkpoint_interval(mut self, interval: Duration) -> Self {
+        self.checkpoint_interval = interval;
+        self
+    }
+
+    /// After how long without an append `maintain` lets go of the memory of a partition's index. Default: 10 s.
+    pub const fn idle_after(mut self, idle: Duration) -> Self {
+        self.idle_after = idle;
+        self
+    }
+
+    /// Refuses settings that are out of bounds or contradict each other.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        let own_time = self.timestamp_type == TimestampType::LogAppendTime;
+        match () {
+            () if self.segment_bytes < SEGMENT_BYTES_MIN || self.segment_bytes > i32::MAX.cast_unsigned() => {
+                refuse("segment_bytes", format!("{} is outside of {SEGMENT_BYTES_MIN} to 2^31 - 1", self.segment_bytes))
+            }
+            () if self.batch_bytes_max < SEGMENT_BYTES_MIN || self.batch_bytes_max > i32::MAX.cast_unsigned() => {
+                refuse(
+                    "batch_bytes_max",
+                    format!("{} is outside of {SEGMENT_BYTES_MIN} to 2^31 - 1", self.batch_bytes_max),
+                )
+            }
+            () if self.index_bytes_max < 24 => refuse(
+                "index_bytes_max",
+                format!("{} bytes do not hold two entries of the time index", self.index_bytes_max),
+            ),
+            () if own_time && (self.timestamp_before_max.is_some() || self.timestamp_after_max.is_some()) => refuse(
+                "timestamp_type",
+                "LogAppendTime stamps every record itself, so bounds on the producer's timestamps contradict it"
+                    .to_owned(),
+            ),
+            () if !self.cleanup.deletes() && self.retention != Retention::forever() => refuse(
+                "retention",
+                "Cleanup::Compact alone drops nothing by time or size: choose CompactAndDelete, or no retention"
+                    .to_owned(),
+            ),
+            () => Ok(()),
+        }
+    }
+
+    /// The largest batch that fits: `batch_bytes_max`, or a whole segment where that is less.
+    pub(crate) fn batch_limit(&self) -> u64 {
+        u64::from(self.batch_bytes_max.min(self.segment_bytes))
+    }
+}
+
+/// Less than this holds no batch with a record.
+const SEGMENT_BYTES_MIN: u32 = 70;

@@ -1,0 +1,322 @@
+//! One error type. Each variant says where it happened, [`Error::kind`] says what to do.
+//!
+//! Invariants: an error is an answer, so nothing was changed by the call that returned it unless the
+//! variant says otherwise; bytes that failed a check are described by a [`Corruption`] and never served.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::types::{LeaderEpoch, Offset, Timestamp};
+
+/// What every fallible call returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What to do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The call or its configuration is at fault: change it. Repeating it as it is fails again.
+    Fix,
+    /// Nothing is wrong with the call: repeat it, once what it ran into (a full disk, a moved end) has passed.
+    Retry,
+    /// The partition refuses writes because it no longer knows what the disk holds: `reopen` it.
+    Reopen,
+    /// Bytes are lost or damaged: seek past them, or restore them from a copy.
+    Restore,
+}
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Corruption {
+    /// The bytes end before the batch does.
+    #[error("the batch needs {needed} bytes, {present} are there")]
+    Truncated {
+        /// Bytes that the batch would take.
+        needed: u64,
+        /// Bytes that are there.
+        present: u64,
+    },
+    /// The length field of a batch is smaller than a batch can be.
+    #[error("the length field says {0}, less than any batch has")]
+    Length(i32),
+    /// The magic byte is none that Kafka ever wrote.
+    #[error("the magic byte is {0}, batches have 2")]
+    Magic(i8),
+    /// The CRC-32C over the batch does not match the one stored in it.
+    #[error("the CRC-32C is {computed:08x}, the batch says {stored:08x}")]
+    Checksum {
+        /// The checksum that the batch carries.
+        stored: u32,
+        /// The checksum of the bytes that are there.
+        computed: u32,
+    },
+    /// A header field holds a value that no writer produces.
+    #[error("the header field {field} holds {value}")]
+    Header {
+        /// Kafka's name of the field.
+        field: &'static str,
+        /// What it holds.
+        value: i64,
+    },
+    /// A record inside the batch does not fit its framing.
+    #[error("record {index} of the batch is malformed: {reason}")]
+    Record {
+        /// Which record, from 0.
+        index: u32,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The compressed records do not decompress.
+    #[error("the {codec} data does not decompress: {reason}")]
+    Compression {
+        /// The codec's name.
+        codec: &'static str,
+        /// What the codec says.
+        reason: String,
+    },
+    /// The batch stands where offsets before or behind it leave no room for it.
+    #[error("the batch says it begins at offset {found}, here {expected} is due")]
+    Order {
+        /// The offset that the batch carries.
+        found: i64,
+        /// What its neighbours allow.
+        expected: Offset,
+    },
+    /// The batch carries another leader epoch than the epoch checkpoint has for its offset.
+    #[error("the batch carries leader epoch {found}, the epoch checkpoint says {expected:?}")]
+    Epoch {
+        /// The epoch in the batch.
+        found: i32,
+        /// The epoch that the checkpoint has for the batch's offset.
+        expected: Option<LeaderEpoch>,
+    },
+    /// A small file (checkpoint, index, snapshot) is not of its form.
+    #[error("{0}")]
+    Form(String),
+}
+
+/// Everything that can go wrong.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation on a file.
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        operation: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// Bytes in a file are damaged. Reading goes on at `next`, where there is something behind them.
+    #[error("{} is damaged at byte {position} (offsets {} to {}): {reason}", path.display(), offsets.start, offsets.end)]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The byte position in it.
+        position: u64,
+        /// The offsets that cannot be read; seek to the end of this range to go on.
+        offsets: Range<Offset>,
+        /// What is wrong with the bytes.
+        reason: Corruption,
+    },
+    /// A batch that was handed in is damaged.
+    #[error("the batch at byte {position} of what was handed in is damaged: {reason}")]
+    InvalidBatch {
+        /// The byte position in what was handed in.
+        position: u64,
+        /// What is wrong with it.
+        reason: Corruption,
+    },
+    /// A small file (checkpoint, index, marker) is damaged.
+    #[error("{} is damaged: {reason}", path.display())]
+    CorruptFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: Corruption,
+    },
+    /// A file says it is of a version that this release does not know.
+    #[error("{} has format version {found}, this release reads {known}", path.display())]
+    UnsupportedVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version it says.
+        found: i64,
+        /// The version that is known.
+        known: i64,
+    },
+    /// A message of Kafka's magic 0 or 1. Its checksum is right, but taffrail does not read the format.
+    #[error("{} holds a message of the legacy magic {magic} at byte {position}: rewrite the log with a newer broker first", path.display())]
+    LegacyFormat {
+        /// The file.
+        path: PathBuf,
+        /// Where in the file.
+        position: u64,
+        /// 0 or 1.
+        magic: i8,
+    },
+    /// A batch needs a codec that is compiled out.
+    #[error("a batch is compressed with {codec}: enable the feature `{codec}` of the crate")]
+    CodecDisabled {
+        /// The codec, and the name of the feature.
+        codec: &'static str,
+    },
+    /// A compressed batch would grow beyond the bound.
+    #[error(
+        "a batch compressed with {codec} decompresses to more than {limit} bytes: raise `decompressed_bytes_max` if that is right"
+    )]
+    DecompressionBound {
+        /// The codec.
+        codec: &'static str,
+        /// The bound, in bytes.
+        limit: usize,
+    },
+    /// The offset lies outside the log.
+    #[error("offset {requested} is outside the log, which goes from {start} to {end}")]
+    OffsetOutOfRange {
+        /// The offset asked for.
+        requested: Offset,
+        /// The first offset of the log.
+        start: Offset,
+        /// The end of the log: the offset that the next record gets.
+        end: Offset,
+    },
+    /// The end is not where an `append_at` expected it, or a replica's batches do not begin at or behind it.
+    #[error("the log ends at offset {end}, {expected} was expected")]
+    UnexpectedEnd {
+        /// Where the caller expected the end.
+        expected: Offset,
+        /// Where it is.
+        end: Offset,
+    },
+    /// A truncation below the high watermark, which was not forced.
+    #[error("truncation to offset {requested} would take back records below the high watermark {high_watermark}")]
+    BelowHighWatermark {
+        /// Where the log was to be cut.
+        requested: Offset,
+        /// The high watermark.
+        high_watermark: Offset,
+    },
+    /// Something still needs the records that were to go.
+    #[error("records from offset {held} on are held, offset {requested} was to be passed")]
+    Held {
+        /// The first held offset.
+        held: Offset,
+        /// Up to where records were to go.
+        requested: Offset,
+    },
+    /// A batch is larger than the partition takes (Kafka: `max.message.bytes`, `segment.bytes`).
+    #[error("a batch of {size} bytes is too large: at most {limit}")]
+    BatchTooLarge {
+        /// Its size with the header, in bytes.
+        size: u64,
+        /// The most it may have.
+        limit: u64,
+    },
+    /// A record does not fit the format: a key, value or header above 2^31 − 1 bytes, or too many of them.
+    #[error("a record is too large: {size} bytes, at most {limit}")]
+    RecordTooLarge {
+        /// Its size in bytes.
+        size: u64,
+        /// The most it may have.
+        limit: u64,
+    },
+    /// A record without a key, where the log keeps the latest record per key.
+    #[error("record {index} of the batch has no key, and the log is compacted by key")]
+    NullKey {
+        /// Which record of the batch, from 0.
+        index: u32,
+    },
+    /// A timestamp below zero or outside the bounds of the partition.
+    #[error("timestamp {timestamp} is not taken: {reason}")]
+    InvalidTimestamp {
+        /// The timestamp.
+        timestamp: Timestamp,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// A batch that this call does not take (empty, a control batch, two batches where one is due).
+    #[error("the batch is not taken: {0}")]
+    InvalidRecord(&'static str),
+    /// A setting contradicts another or is outside its bounds.
+    #[error("setting {setting}: {reason}")]
+    InvalidConfig {
+        /// The setting's name.
+        setting: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name that Kafka's rules do not allow.
+    #[error("the name {name:?} is not taken: {reason}")]
+    InvalidName {
+        /// The name.
+        name: String,
+        /// The rule it breaks.
+        reason: &'static str,
+    },
+    /// The policy of the partition does not allow the call.
+    #[error("not allowed by the partition's policy: {0}")]
+    Policy(&'static str),
+    /// Another handle has the directory open.
+    #[error("{} is in use{}", path.display(), owner.map(|id| format!(" by process {id}")).unwrap_or_default())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// The process that holds it, where the lock file says so.
+        owner: Option<u32>,
+    },
+    /// The handle was opened by another process, of which this one is a fork.
+    #[error(
+        "this handle belongs to the process that opened it, not to its fork: open it again after the parent closed it"
+    )]
+    Forked,
+    /// The handle was closed.
+    #[error("the partition is closed")]
+    Closed,
+    /// An earlier write or sync failed, so that nothing is known of what the disk holds.
+    #[error("{} takes no writes since an earlier failure ({cause}): reopen it", path.display())]
+    Poisoned {
+        /// The partition's directory.
+        path: PathBuf,
+        /// What failed.
+        cause: Arc<Error>,
+    },
+    /// Time ran out.
+    #[error("timed out")]
+    TimedOut,
+}
+
+impl Error {
+    /// Wraps what the operating system said; `operation` is a verb: "read", "sync".
+    pub(crate) fn io(operation: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Io { operation, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// What to do about it.
+    ///
+    /// ```
+    /// use taffrail::{Error, ErrorKind, Offset};
+    /// let moved = Error::UnexpectedEnd { expected: Offset(3), end: Offset(5) };
+    /// assert_eq!(moved.kind(), ErrorKind::Retry);
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
+                    ErrorKind::Fix
+                }
+                _ => ErrorKind::Retry,
+            },
+            Self::Corrupt { .. } | Self::CorruptFile { .. } => ErrorKind::Restore,
+            Self::UnexpectedEnd { .. } | Self::Held { .. } | Self::Locked { .. } | Self::TimedOut => ErrorKind::Retry,
+            Self::Poisoned { .. } => ErrorKind::Reopen,
+            _ => ErrorKind::Fix,
+        }
+    }
+}

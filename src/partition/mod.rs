@@ -1,0 +1,1 @@
+//! A partition: an append-only log made of segments.

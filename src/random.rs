@@ -1,0 +1,23 @@
+//! The seeded source of every random choice, so that a seed repeats a run.
+
+/// A small generator (not for secrets): the same seed yields the same choices, on every machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(fastrand::Rng);
+
+impl Random {
+    /// A generator whose choices follow from `seed`.
+    #[must_use]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
+    }
+
+    /// A number in `0..bound`; 0 where `bound` is 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        if bound == 0 { 0 } else { self.0.u64(0..bound) }
+    }
+
+    /// `true` once in `chances` on average; never where `chances` is 0.
+    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
+        chances != 0 && self.below(chances) == 0
+    }
+}

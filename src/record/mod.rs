@@ -1,0 +1,1 @@
+//! Kafka's record batches: parsing, checking, decoding, building.

@@ -1,0 +1,1 @@
+//! Conformance suites for the traits that a host can implement.
