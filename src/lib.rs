@@ -14,10 +14,11 @@ mod storage;
 mod sync;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod trace;
 mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
-pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
+pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use storage::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
