@@ -20,11 +20,17 @@ mod types;
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
 pub use error::{Corruption, Error, ErrorKind, Result};
+pub use partition::{
+    Appended, Cut, Damage, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
+    ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,
+};
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};
 pub use record::builder::{BatchBuilder, Record};
 pub use record::compression::Compression;
 pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
-pub use storage::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
+pub use storage::{
+    BootId, Entry, Fault, LockMode, MemoryStorage, Operation, OperationKind, Storage, StorageFile, StorageLock,
+};
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
