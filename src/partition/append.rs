@@ -21,11 +21,15 @@ use std::time::Duration;
 
 use super::home::History;
 use super::{Inner, Partition, Writer};
-use crate::config::TimestampType;
+use bytes::Bytes;
+
+use crate::config::{Commits, TimestampType};
 use crate::error::{Corruption, Error, Result};
-use crate::record::{self, BatchBuilder, BatchHeader, ControlRecord, HEADER_BYTES};
+use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
+use crate::record::batches::Batches;
+use crate::record::builder::BatchBuilder;
+use crate::record::control::ControlRecord;
 use crate::segment::{Incoming, Segment};
-use crate::sync::MutexGuard;
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset, Timestamp};
 
@@ -95,13 +99,14 @@ impl Partition {
         let inner = &*self.inner;
         inner.check_writable()?;
         let append_time = inner.check_client(batch)?;
-        let size = batch.seal(append_time)?.size();
-        if size > inner.config.batch_limit() {
-            return Err(Error::BatchTooLarge { size, limit: inner.config.batch_limit() });
+        let header = *batch.seal(append_time)?;
+        let limit = inner.config.batch_limit();
+        if header.size() > limit {
+            return Err(Error::BatchTooLarge { size: header.size(), limit });
         }
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
-        let offsets = inner.append_sealed(&mut writer, expected_end, batch.sealed())?;
+        let offsets = inner.append_sealed(&mut writer, expected_end, header, batch.sealed())?;
         drop(writer);
         inner.changed.notify();
         batch.clear();
@@ -160,14 +165,20 @@ impl Inner {
     }
 
     /// Appends one sealed batch of a client.
-    fn append_sealed(&self, writer: &mut Writer, expected: Option<Offset>, bytes: &mut [u8]) -> Result<Range<Offset>> {
+    fn append_sealed(
+        &self,
+        writer: &mut Writer,
+        expected: Option<Offset>,
+        header: BatchHeader,
+        bytes: &mut [u8],
+    ) -> Result<Range<Offset>> {
         let start = self.picture.end();
         if let Some(expected) = expected.filter(|expected| *expected != start) {
             return Err(Error::UnexpectedEnd { expected, end: start });
         }
-        record::set_base_offset(bytes, start);
-        record::set_leader_epoch(bytes, writer.epoch);
-        let header = BatchHeader::parse(bytes).map_err(|reason| Error::InvalidBatch { position: 0, reason })?;
+        batch::set_base_offset(bytes, start);
+        batch::set_leader_epoch(bytes, writer.epoch);
+        let header = header.assigned(start, Some(writer.epoch));
         self.roll_for(writer, start, bytes.len() as u64, std::slice::from_ref(&header))?;
         if header.is_transactional() {
             self.note(writer, History { transactions: true, ..writer.history })?;
@@ -222,7 +233,9 @@ impl Inner {
         let mut epochs = writer.epochs.clone();
         let mut changed = false;
         for header in set {
-            if let Some(epoch) = header.leader_epoch().filter(|epoch| epochs.latest().is_none_or(|latest| *epoch > latest)) {
+            if let Some(epoch) =
+                header.leader_epoch().filter(|epoch| epochs.latest().is_none_or(|latest| *epoch > latest))
+            {
                 changed |= epochs.assign(epoch, header.base_offset());
             }
         }
@@ -279,7 +292,7 @@ impl Inner {
 
     /// Feeds the batches to the transactions; an abort's index entry stands before any mark passes it.
     fn observe(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
-        let mut position = 0;
+        let mut position = 0_usize;
         let mut transactions = self.transactions.lock();
         for header in headers {
             let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
@@ -297,7 +310,9 @@ impl Inner {
         let Some(last) = set.last() else { return Ok(()) };
         let max_timestamp = set.iter().filter_map(BatchHeader::max_timestamp).max();
         let incoming = Incoming { bytes, max_timestamp, last_offset: last.last_offset() };
-        if writer.active.roll_reason(&incoming, self.config.segment_age, &|| self.clock.wall()).is_none() {
+        let age = self.config.segment_age;
+        let now = age.map_or(Timestamp::default(), |_| self.clock.wall());
+        if writer.active.roll_reason(&incoming, age, now).is_none() {
             return Ok(());
         }
         self.roll(writer, base)
@@ -347,8 +362,8 @@ impl Inner {
     /// Everything below `end` is stored as the durability demands: readers may see it, unless the host decides.
     pub(super) fn stored(&self, end: Offset) {
         let high_watermark = match self.config.commits {
-            crate::config::Commits::WhenStored => end,
-            crate::config::Commits::ByHost => end.min(Offset(self.committed.load(Ordering::Acquire))),
+            Commits::WhenStored => end,
+            Commits::ByHost => end.min(Offset(self.committed.load(Ordering::Acquire))),
         };
         self.picture.raise_high_watermark(high_watermark);
         let high_watermark = self.picture.high_watermark();
@@ -361,13 +376,18 @@ impl Inner {
     }
 }
 
-/// The writer of a partition, locked.
-pub(super) type WriterGuard<'a> = MutexGuard<'a, Writer>;
-
 /// The transaction marker or other control record that a batch holds, if it is a control batch.
 pub(super) fn control_of(header: &BatchHeader, batch: &[u8]) -> Option<ControlRecord> {
-    if header.is_control() { ControlRecord::of_batch(header, batch) } else { None }
+    if !header.is_control() {
+        return None;
+    }
+    let mut one = Batches::new(Bytes::copy_from_slice(batch));
+    one.push(0, *header, CONTROL_BYTES_MAX).ok()?;
+    one.iter().next()?.control()
 }
+
+/// Control batches are not compressed; a foreign one that is does not grow beyond this.
+const CONTROL_BYTES_MAX: usize = 1 << 20;
 
 /// How many of the batches fit one segment together, and their bytes. At least one does, or it is an error.
 fn fitting(headers: &[BatchHeader], segment_bytes: u64) -> Result<(usize, usize)> {
@@ -399,7 +419,7 @@ fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
         if header.leader_epoch().is_some_and(|own| own > epoch) {
             break;
         }
-        record::verify_checksum(batch, &header).map_err(invalid)?;
+        batch::verify_checksum(batch, &header).map_err(invalid)?;
         let due = headers.last().map_or(Offset::ZERO, BatchHeader::next_offset);
         if header.base_offset() < due {
             return Err(invalid(Corruption::Order { found: header.base_offset().to_i64(), expected: due }));

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::home::{Home, History};
+use super::home::{History, Home};
 use super::view::View;
 use super::{Inner, Partition};
 use crate::error::{Error, Result};

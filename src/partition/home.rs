@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::storage::checkpoint;
-use crate::trace;
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
+use crate::trace;
 use crate::types::{LeaderEpoch, Offset, TopicPartition};
 
 const LOCK: &str = ".lock";
@@ -40,6 +40,7 @@ const LOG_START: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
 const CLEANED: &str = "cleaner-offset-checkpoint";
 const EPOCHS: &str = "leader-epoch-checkpoint";
+const METADATA: &str = "partition.metadata";
 const HISTORY: &str = "history.taffrail";
 const HISTORY_VERSION: u16 = 1;
 
@@ -212,6 +213,14 @@ impl Home {
     pub(super) fn write_history(&self, history: History) -> Result<()> {
         let flags = u8::from(history.gaps) | u8::from(history.transactions) << 1;
         checkpoint::write_own(&*self.storage, &self.path(HISTORY), HISTORY_VERSION, &[flags])
+    }
+
+    pub(super) fn read_topic_id(&self) -> Result<Option<[u8; 16]>> {
+        checkpoint::read_topic_id(&*self.storage, &self.path(METADATA))
+    }
+
+    pub(super) fn write_topic_id(&self, id: [u8; 16]) -> Result<()> {
+        checkpoint::write_topic_id(&*self.storage, &self.path(METADATA), id)
     }
 
     fn parent_path(&self, name: &str) -> Option<PathBuf> {

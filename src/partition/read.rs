@@ -10,7 +10,9 @@ use std::time::Duration;
 use super::view::{Marks, UpTo, View};
 use super::{Health, Inner, Partition};
 use crate::error::{Error, Result};
-use crate::record::{Batch, Batches, ControlRecord, Records, RecordView};
+use crate::record::batches::{Batch, BatchIter, Batches};
+use crate::record::control::ControlRecord;
+use crate::record::decode::{RecordView, Records};
 use crate::segment::{AbortedTransaction, ReadBounds, SegmentReader};
 use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp};
 
@@ -136,8 +138,8 @@ impl Fetched {
     /// The records to show, in order: from the offset asked for on, without control records and without those of
     /// aborted transactions (where the read was [`Isolation::Committed`]).
     pub fn records(&self) -> FetchedRecords<'_> {
-        let mut visible = VisibleBatches { fetched: self, next: 0 };
-        let current = visible.next().map(Batch::records);
+        let mut visible = VisibleBatches { batches: self.batches.iter(), aborted: self.aborted.iter() };
+        let current = visible.next().map(|batch| batch.records());
         FetchedRecords { visible, current, start: self.start }
     }
 }
@@ -153,16 +155,15 @@ impl<'a> IntoIterator for &'a Fetched {
 
 #[derive(Clone, Debug)]
 struct VisibleBatches<'a> {
-    fetched: &'a Fetched,
-    next: usize,
+    batches: BatchIter<'a>,
+    aborted: std::slice::Iter<'a, bool>,
 }
 
 impl<'a> VisibleBatches<'a> {
     fn next(&mut self) -> Option<Batch<'a>> {
         loop {
-            let batch = self.fetched.batches.get(self.next)?;
-            let aborted = self.fetched.aborted.get(self.next).copied().unwrap_or_default();
-            self.next += 1;
+            let batch = self.batches.next()?;
+            let aborted = self.aborted.next().copied().unwrap_or_default();
             if !aborted && !batch.header().is_control() {
                 return Some(batch);
             }
@@ -188,7 +189,7 @@ impl<'a> Iterator for FetchedRecords<'a> {
             match records.next() {
                 Some(record) if record.offset() >= self.start => return Some(record),
                 Some(_) => {}
-                None => self.current = self.visible.next().map(Batch::records),
+                None => self.current = self.visible.next().map(|batch| batch.records()),
             }
         }
     }
@@ -331,7 +332,7 @@ fn aborted_batches(view: &View, index: usize, fetched: &Fetched) -> Result<Vec<b
     for batch in fetched.batches.iter() {
         let header = batch.header();
         while let Some(entry) = pending.next_if(|entry| entry.first_offset <= header.last_offset()) {
-            open.push(entry.producer);
+            open.push(entry.producer_id);
         }
         let producer = header.producer_id();
         if let (Some(ControlRecord::Abort { .. }), Some(producer)) = (batch.control(), producer) {

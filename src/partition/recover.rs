@@ -20,17 +20,17 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Inner;
 use super::home::{Checkpoints, History, Home};
 use super::open::FIRST_OFFSET;
 use super::transactions::Transactions;
 use super::verify::{Work, rebuild_transactions};
 use super::view::{Marks, View};
-use super::Inner;
 use crate::clock::Clock;
 use crate::config::{Commits, Durability, PartitionConfig};
 use crate::epochs::Epochs;
 use crate::error::{Corruption, Error, Result};
-use crate::record::BatchHeader;
+use crate::record::batch::{BatchHeader, HEADER_BYTES};
 use crate::segment::{Segment, SegmentConfig, SegmentReader, Stop};
 use crate::storage::Entry;
 use crate::trace;
@@ -157,7 +157,8 @@ impl Loader<'_> {
 
     /// Deletes `.deleted`, `.tmp`, `.cleaned`, and the `.swap` files of a swap that had not begun.
     fn remove_leftovers(&self, entries: &[Entry]) -> Result<bool> {
-        let cleaned = entries.iter().filter(|entry| entry.name.ends_with(".cleaned")).filter_map(|e| number_of(&e.name)).min();
+        let cleaned =
+            entries.iter().filter(|entry| entry.name.ends_with(".cleaned")).filter_map(|e| number_of(&e.name)).min();
         let mut changed = false;
         for entry in entries.iter().filter(|entry| !entry.is_directory) {
             let name = entry.name.as_str();
@@ -207,9 +208,8 @@ impl Loader<'_> {
         let mut next = base;
         let mut position = 0;
         while position < len {
-            let bytes = file
-                .read(position..position + crate::record::HEADER_BYTES as u64)
-                .map_err(|error| Error::io("read", &path, error))?;
+            let bytes =
+                file.read(position..position + HEADER_BYTES as u64).map_err(|error| Error::io("read", &path, error))?;
             let Ok(header) = BatchHeader::parse(&bytes) else { break };
             next = header.next_offset();
             position += header.size();
@@ -288,7 +288,8 @@ impl Loader<'_> {
     fn verify(&self, work: &mut Work) -> Result<(usize, u64)> {
         let last = work.segments.len() - 1;
         let first = if work.recovery.clean { last } else { work.first_to_verify() };
-        let from = if work.epochs.entries().is_empty() && work.adopts_epochs { (0, 0) } else { self.start_of(work, first)? };
+        let from =
+            if work.epochs.entries().is_empty() && work.adopts_epochs { (0, 0) } else { self.start_of(work, first)? };
         if work.history.transactions {
             let readers: Vec<_> = work.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
             let start = work.offset_at(from)?;
@@ -345,7 +346,8 @@ impl Loader<'_> {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", path, error)),
             _ => {}
         }
-        segment.reader().copy_to(position, &path, &self.home.storage)?;
+        let end = segment.reader().size();
+        segment.reader().copy_range(position..end, &path, &self.home.storage)?;
         self.home.sync_directory()?;
         Ok(path)
     }
@@ -404,7 +406,14 @@ impl Loader<'_> {
         if work.epochs.entries() != before { self.home.write_epochs(work.epochs.entries()) } else { Ok(()) }
     }
 
-    fn finish(self, work: Work, found: &Checkpoints, from: (usize, u64), end: Offset, synced: Offset) -> Result<Loaded> {
+    fn finish(
+        self,
+        work: Work,
+        found: &Checkpoints,
+        from: (usize, u64),
+        end: Offset,
+        synced: Offset,
+    ) -> Result<Loaded> {
         let Work { mut segments, log_start, contiguous, epochs, history, transactions, recovery, .. } = work;
         let readers: Vec<_> = segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
         let unsynced = if synced < end { readers.iter().skip(from.0).cloned().collect() } else { Vec::new() };

@@ -138,7 +138,9 @@ mod tests {
 
     fn by_size(bytes: u64, limits: Limits) -> usize {
         let policy = Policy { bytes: Some(bytes), age: None };
-        plan(&segments(&[100; 5]), policy, limits, Timestamp(0), |_| panic!("time decides nothing")).expect("pure").len()
+        plan(&segments(&[100; 5]), policy, limits, Timestamp(0), |_| panic!("time decides nothing"))
+            .expect("pure")
+            .len()
     }
 
     fn by_age(largest: &[i64], limits: Limits) -> usize {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::transactions::Transactions;
 use crate::error::{Corruption, Result};
-use crate::record;
+use crate::record::batch;
 use crate::storage::{Storage, checkpoint};
 use crate::trace;
 use crate::types::{Offset, ProducerId};
@@ -42,7 +42,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<Transactions, Corruption> {
         return Err(Corruption::Form(format!("a producer snapshot has version 1, this one says {version}")));
     }
     let stored = u32::from_be_bytes([fixed[2], fixed[3], fixed[4], fixed[5]]);
-    let computed = record::crc32c(&bytes[6..]);
+    let computed = batch::crc32c(&bytes[6..]);
     if stored != computed {
         return Err(Corruption::Checksum { stored, computed });
     }

@@ -10,7 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{BatchHeader, ControlRecord};
+use crate::record::batch::BatchHeader;
+use crate::record::control::ControlRecord;
 use crate::segment::AbortedTransaction;
 use crate::types::{Offset, ProducerId};
 
@@ -25,7 +26,11 @@ pub(super) struct Transactions {
 
 impl Transactions {
     /// Takes in a batch that is appended. A marker that aborts records yields the entry for the index.
-    pub(super) fn observe(&mut self, header: &BatchHeader, control: Option<ControlRecord>) -> Option<AbortedTransaction> {
+    pub(super) fn observe(
+        &mut self,
+        header: &BatchHeader,
+        control: Option<ControlRecord>,
+    ) -> Option<AbortedTransaction> {
         let producer = header.producer_id()?;
         match control {
             _ if !header.is_transactional() => None,
@@ -57,7 +62,7 @@ impl Transactions {
     fn abort(&mut self, producer: ProducerId, marker: Offset) -> Option<AbortedTransaction> {
         let first_offset = self.decide(producer, marker)?;
         let last_stable_offset = self.open.values().min().copied().unwrap_or(marker.plus(1));
-        Some(AbortedTransaction { producer, first_offset, last_offset: marker, last_stable_offset })
+        Some(AbortedTransaction { producer_id: producer, first_offset, last_offset: marker, last_stable_offset })
     }
 
     /// The last stable offset under this high watermark. Forgets decided transactions whose marker it passed.

@@ -9,7 +9,7 @@ use super::snapshot;
 use super::transactions::Transactions;
 use crate::epochs::Epochs;
 use crate::error::{Corruption, Result};
-use crate::record::BatchHeader;
+use crate::record::batch::BatchHeader;
 use crate::segment::{
     AbortedTransaction, RecoveryChecks, RecoveryMode, RecoveryOptions, Segment, SegmentReader, SegmentRecovery,
 };
