@@ -19,5 +19,5 @@ mod types;
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
 pub use error::{Corruption, Error, ErrorKind, Result};
-pub use storage::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
+pub use storage::{BootId, Entry, FileStorage, LockMode, Reads, Storage, StorageFile, StorageLock};
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};

@@ -15,6 +15,12 @@
 //!    nothing: they must be written again, and synced, to be safe.
 //! 5. What was written is read back by the same process at once, synced or not.
 
+mod file;
+mod lend;
+mod map;
+
+pub use file::{FileStorage, Reads};
+
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
