@@ -31,6 +31,7 @@ pub use record::compression::Compression;
 pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
 pub use storage::{
-    BootId, Entry, Fault, LockMode, MemoryStorage, Operation, OperationKind, Storage, StorageFile, StorageLock,
+    BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
+    StorageLock,
 };
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};

@@ -81,7 +81,11 @@ fn timestamps_out_of_bounds() {
         assert!(matches!(error, Error::InvalidTimestamp { timestamp, .. } if timestamp.0 == wrong), "{error}");
     }
     for right in [NOW.0 - 1_000, NOW.0 + 1_000] {
-        partition.append(&mut batch(&[Record::new("v").timestamp(Timestamp(right))])).expect("within").wait().expect("stored");
+        partition
+            .append(&mut batch(&[Record::new("v").timestamp(Timestamp(right))]))
+            .expect("within")
+            .wait()
+            .expect("stored");
     }
 }
 
@@ -160,7 +164,10 @@ fn messages_of_the_legacy_formats() {
         message.extend_from_slice(&crc);
         storage.set_bytes("data/wal-0/00000000000000000000.log", &message).expect("placed");
         let error = open_on(&storage, PartitionConfig::new()).expect_err("it is not read");
-        assert!(matches!(error, Error::LegacyFormat { position: 0, magic: found, .. } if found.cast_unsigned() == magic), "{error}");
+        assert!(
+            matches!(error, Error::LegacyFormat { position: 0, magic: found, .. } if found.cast_unsigned() == magic),
+            "{error}"
+        );
         let left = storage.bytes_of("data/wal-0/00000000000000000000.log").expect("it is there");
         assert_eq!(&left[..], &message[..], "nothing was cut");
     }
@@ -207,7 +214,8 @@ fn a_clock_that_goes_backwards_does_no_harm() {
         .timestamp_type(TimestampType::LogAppendTime)
         .segment_age(Some(Duration::from_secs(1)))
         .retention(Retention::forever().age(Duration::from_secs(10)));
-    let partition = Partition::builder("data/wal-0").config(config).storage(storage.shared()).clock(clock.clone()).open();
+    let partition =
+        Partition::builder("data/wal-0").config(config).storage(storage.shared()).clock(clock.clone()).open();
     let partition = partition.expect("it opens");
     let mut offset = 0;
     for wall in [NOW.0, NOW.0 - 500_000, NOW.0 - 900_000, NOW.0 + 5_000, 0] {
@@ -230,7 +238,10 @@ fn a_configuration_that_contradicts_itself() {
         ("segment_bytes", PartitionConfig::new().segment_bytes(u32::MAX)),
         ("batch_bytes_max", PartitionConfig::new().batch_bytes_max(0)),
         ("index_bytes_max", PartitionConfig::new().index_bytes_max(20)),
-        ("timestamp_type", PartitionConfig::new().timestamp_type(TimestampType::LogAppendTime).timestamp_after_max(second)),
+        (
+            "timestamp_type",
+            PartitionConfig::new().timestamp_type(TimestampType::LogAppendTime).timestamp_after_max(second),
+        ),
         ("retention", PartitionConfig::new().cleanup(Cleanup::Compact).retention(Retention::forever().bytes(1))),
     ] {
         let storage = MemoryStorage::new(1);

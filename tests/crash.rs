@@ -8,9 +8,9 @@
 //! `TAFFRAIL_CRASH_SEEDS` says how many seeds of survival each crash is tried with, `TAFFRAIL_CRASH_STRIDE` every
 //! which operation is tried.
 
-mod support;
 #[path = "support/ledger.rs"]
 mod ledger;
+mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use std::time::Duration;
 use ledger::{Content, Ledger, content};
 use support::env_count;
 use taffrail::{
-    Clock, Durability, Fault, Force, ManualClock, MemoryStorage, Partition, PartitionConfig, Result, Retention, Timestamp,
+    Clock, Durability, Fault, Force, ManualClock, MemoryStorage, Partition, PartitionConfig, Result, Retention,
+    Timestamp,
 };
 
 const DIRECTORY: &str = "data/wal-0";

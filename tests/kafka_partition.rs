@@ -67,8 +67,12 @@ fn check_content(partition: &Partition) {
     assert_eq!(partition.start(), Offset(0));
     assert_eq!(partition.end(), Offset(354));
     assert_eq!(partition.last_stable(), Offset(354));
-    let committed: Vec<u64> =
-        expected["read_committed_offsets"].as_array().expect("a list").iter().map(|v| v.as_u64().expect("offset")).collect();
+    let committed: Vec<u64> = expected["read_committed_offsets"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|v| v.as_u64().expect("offset"))
+        .collect();
     for max_bytes in [1, 700, 1 << 20] {
         assert_eq!(read_all(partition, Isolation::Committed, max_bytes), committed, "in pieces of {max_bytes}");
     }
@@ -92,7 +96,11 @@ fn check_timestamps(partition: &Partition) {
             Some(found) => {
                 assert_eq!(found.timestamp.0, number(&answer["timestamp"]), "at {asked}");
                 assert_eq!(found.offset.0, answer["offset"].as_u64().expect("offset"), "at {asked}");
-                assert_eq!(i64::from(found.leader_epoch.expect("known").0), number(&answer["leader_epoch"]), "at {asked}");
+                assert_eq!(
+                    i64::from(found.leader_epoch.expect("known").0),
+                    number(&answer["leader_epoch"]),
+                    "at {asked}"
+                );
             }
         }
     }

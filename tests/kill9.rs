@@ -18,10 +18,7 @@ use taffrail::{
 const CHILD: &str = "TAFFRAIL_KILL9_CHILD";
 
 fn config(durability: Durability) -> PartitionConfig {
-    PartitionConfig::new()
-        .durability(durability)
-        .segment_bytes(64 << 10)
-        .retention(Retention::forever().bytes(1 << 20))
+    PartitionConfig::new().durability(durability).segment_bytes(64 << 10).retention(Retention::forever().bytes(1 << 20))
 }
 
 fn durability_of(round: u64) -> Durability {

@@ -93,7 +93,17 @@ impl Model {
         let storage = MemoryStorage::new(5);
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
         let partition = open(&storage, &clock, durability);
-        Self { storage, clock, partition, durability, log: Vec::new(), start: 0, high_watermark: 0, hold: None, next_value: 0 }
+        Self {
+            storage,
+            clock,
+            partition,
+            durability,
+            log: Vec::new(),
+            start: 0,
+            high_watermark: 0,
+            hold: None,
+            next_value: 0,
+        }
     }
 
     fn end(&self) -> u64 {
@@ -193,7 +203,8 @@ impl Model {
     fn read(&self, at: u16, max_bytes: u16) {
         let span = self.end() - self.start + 4;
         let at = (self.start + u64::from(at) % span).saturating_sub(2);
-        let options = ReadOptions::new().isolation(Isolation::Uncommitted).up_to(UpTo::LogEnd).max_bytes(max_bytes.into());
+        let options =
+            ReadOptions::new().isolation(Isolation::Uncommitted).up_to(UpTo::LogEnd).max_bytes(max_bytes.into());
         let fetched = match self.partition.try_read(Offset(at), options) {
             Ok(fetched) => fetched,
             Err(Error::OffsetOutOfRange { start, end, .. }) => {
@@ -205,9 +216,12 @@ impl Model {
         };
         let got: Vec<_> = fetched
             .records()
-            .map(|record| (record.offset().0, record.timestamp().expect("set").0, record.value().expect("set").to_vec()))
+            .map(|record| {
+                (record.offset().0, record.timestamp().expect("set").0, record.value().expect("set").to_vec())
+            })
             .collect();
-        let expected: Vec<_> = self.log.iter().flat_map(records_of).filter(|(offset, ..)| *offset >= at).take(got.len()).collect();
+        let expected: Vec<_> =
+            self.log.iter().flat_map(records_of).filter(|(offset, ..)| *offset >= at).take(got.len()).collect();
         assert_eq!(got, expected);
         assert_eq!(got.is_empty(), at == self.end());
         assert_eq!(fetched.next_offset().0, got.last().map_or(at, |(offset, ..)| offset + 1));

@@ -15,6 +15,10 @@
 //!    nothing: they must be written again, and synced, to be safe.
 //! 5. What was written is read back by the same process at once, synced or not.
 
+pub(crate) mod checkpoint;
+mod file;
+mod lend;
+mod map;
 mod memory;
 
 use std::fmt;
@@ -25,6 +29,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use self::file::{FileStorage, Reads};
 pub use self::memory::{Fault, MemoryStorage, Operation, OperationKind};
 use crate::types::Timestamp;
 

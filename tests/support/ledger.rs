@@ -74,7 +74,11 @@ impl Ledger {
     pub fn check(&self, partition: &Partition) -> Content {
         let content = content(partition);
         let start = partition.start().0;
-        assert!(start <= self.start_at_most, "the log starts at {start}, nothing asked for more than {}", self.start_at_most);
+        assert!(
+            start <= self.start_at_most,
+            "the log starts at {start}, nothing asked for more than {}",
+            self.start_at_most
+        );
         assert!(start >= self.start_at_least, "the log starts at {start} again, below {}", self.start_at_least);
         for (base, values) in &content {
             let attempted = self.attempted.get(base).map(Vec::as_slice).unwrap_or_default();
