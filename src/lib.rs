@@ -18,6 +18,7 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
+pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use storage::{
     BootId, Entry, Fault, LockMode, MemoryStorage, Operation, OperationKind, Storage, StorageFile, StorageLock,
