@@ -90,6 +90,11 @@ impl Machine {
         if self.life == Life::Running {
             self.life = Life::Killed;
         }
+        self.next_process()
+    }
+
+    /// What a next process would find on this machine.
+    pub(super) fn next_process(&self) -> Self {
         let life = if self.life == Life::PowerLost { Life::PowerLost } else { Life::Running };
         let mut next = Self { life, handles: BTreeMap::new(), locks: BTreeMap::new(), ..self.clone() };
         next.faults = Faults::default();
