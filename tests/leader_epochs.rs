@@ -116,11 +116,11 @@ impl Model {
         }
     }
 
-    fn from_end(&mut self, end: u64) {
+    fn cut_end(&mut self, end: u64) {
         self.0.retain(|&(_, start)| start < end);
     }
 
-    fn from_start(&mut self, start: u64) {
+    fn cut_start(&mut self, start: u64) {
         let dropped = self.0.iter().copied().rfind(|&(_, since)| since <= start);
         self.0.retain(|&(_, since)| since > start);
         if let Some((epoch, _)) = dropped {
@@ -149,8 +149,8 @@ proptest! {
         for (kind, epoch, offset) in steps {
             let before = epochs.clone();
             let changed = match kind {
-                0 => { model.from_end(offset); epochs.truncate_from_end(Offset(offset)) }
-                1 => { model.from_start(offset); epochs.truncate_from_start(Offset(offset)) }
+                0 => { model.cut_end(offset); epochs.truncate_from_end(Offset(offset)) }
+                1 => { model.cut_start(offset); epochs.truncate_from_start(Offset(offset)) }
                 _ => { model.assign(epoch, offset); epochs.assign(LeaderEpoch(epoch), Offset(offset)) }
             };
             prop_assert_eq!(epochs.entries(), entries(&model.0));
