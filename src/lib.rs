@@ -19,6 +19,7 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
+pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{
     Appended, Cut, Damage, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,

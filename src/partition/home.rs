@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::storage::checkpoint;
+use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, partition_metadata};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::trace;
@@ -43,6 +43,8 @@ const EPOCHS: &str = "leader-epoch-checkpoint";
 const METADATA: &str = "partition.metadata";
 const HISTORY: &str = "history.taffrail";
 const HISTORY_VERSION: u16 = 1;
+/// More than this release writes, so that a later version is recognised as one.
+const HISTORY_BYTES_MAX: u64 = 4096;
 
 /// What ever happened to a partition that its records do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,20 +131,16 @@ impl Home {
 
     /// Whether the last process closed the partition. The inner marker is gone, durably, when this returns.
     pub(super) fn take_clean_marker(&self) -> Result<bool> {
-        let inner = checkpoint::read_all(&*self.storage, &self.path(CLEAN_MARKER), MARKER_BYTES_MAX)?.is_some();
-        if inner {
-            self.remove(CLEAN_MARKER)?;
-            self.sync_directory()?;
-        }
-        let outer = || match self.parent_path(CLEAN_MARKER) {
-            Some(path) => Ok(checkpoint::read_all(&*self.storage, &path, MARKER_BYTES_MAX)?.is_some()),
-            None => Ok(false),
+        let inner = clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER))?;
+        let outer = || {
+            let marker = self.parent_path(CLEAN_MARKER);
+            marker.map_or(Ok(false), |path| clean_marker::is_present(&*self.storage, &path))
         };
         Ok(inner || (!self.lock_was_there && outer()?))
     }
 
     pub(super) fn write_clean_marker(&self) -> Result<()> {
-        checkpoint::write_clean_marker(&*self.storage, &self.path(CLEAN_MARKER))
+        clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER))
     }
 
     pub(super) fn read_checkpoints(&self) -> Result<Checkpoints> {
@@ -157,9 +155,11 @@ impl Home {
     /// The inner file's entry, else the parent's. A damaged file counts as absent, as in Kafka, with a warning.
     fn read_offset(&self, name: &str) -> Result<Option<Offset>> {
         for path in std::iter::once(self.path(name)).chain(self.parent_path(name)) {
-            match checkpoint::OffsetCheckpoint::read(&*self.storage, &path) {
-                Ok(Some(offsets)) => return Ok(offsets.get(&self.name).copied()),
-                Ok(None) => {}
+            if checkpoint::read_all(&*self.storage, &path, u64::MAX)?.is_none() {
+                continue;
+            }
+            match OffsetCheckpoint::read(&*self.storage, &path) {
+                Ok(offsets) => return Ok(offsets.get(&self.name).copied()),
                 Err(Error::CorruptFile { path, reason }) => {
                     trace::warn(&path, || format!("a damaged checkpoint is ignored: {reason}"));
                 }
@@ -183,12 +183,16 @@ impl Home {
 
     fn write_offset(&self, name: &str, offset: Offset) -> Result<()> {
         let entries = std::iter::once((self.name.clone(), offset)).collect();
-        checkpoint::OffsetCheckpoint::write(&*self.storage, &self.path(name), &entries)
+        OffsetCheckpoint::write(&*self.storage, &self.path(name), &entries)
     }
 
     /// `None` where the file is missing or damaged: then the batches themselves tell.
     pub(super) fn read_epochs(&self) -> Result<Option<Vec<(LeaderEpoch, Offset)>>> {
-        match checkpoint::read_epochs(&*self.storage, &self.path(EPOCHS)) {
+        let path = self.path(EPOCHS);
+        if checkpoint::read_all(&*self.storage, &path, u64::MAX)?.is_none() {
+            return Ok(None);
+        }
+        match checkpoint::read_epochs(&*self.storage, &path).map(Some) {
             Err(Error::CorruptFile { path, reason }) => {
                 trace::warn(&path, || format!("a damaged epoch checkpoint is rebuilt from the batches: {reason}"));
                 Ok(None)
@@ -203,7 +207,7 @@ impl Home {
 
     /// `None` where there is no such file.
     pub(super) fn read_history(&self) -> Result<Option<History>> {
-        let bytes = checkpoint::read_own(&*self.storage, &self.path(HISTORY), HISTORY_VERSION)?;
+        let bytes = checkpoint::read_own(&*self.storage, &self.path(HISTORY), HISTORY_VERSION, HISTORY_BYTES_MAX)?;
         Ok(bytes.map(|bytes| match bytes.first() {
             Some(flags) => History { gaps: flags & 1 != 0, transactions: flags & 2 != 0 },
             None => History::UNKNOWN,
@@ -216,20 +220,17 @@ impl Home {
     }
 
     pub(super) fn read_topic_id(&self) -> Result<Option<[u8; 16]>> {
-        checkpoint::read_topic_id(&*self.storage, &self.path(METADATA))
+        partition_metadata::read(&*self.storage, &self.path(METADATA))
     }
 
     pub(super) fn write_topic_id(&self, id: [u8; 16]) -> Result<()> {
-        checkpoint::write_topic_id(&*self.storage, &self.path(METADATA), id)
+        partition_metadata::write(&*self.storage, &self.path(METADATA), &id)
     }
 
     fn parent_path(&self, name: &str) -> Option<PathBuf> {
         parent_of(&self.directory).map(|parent| parent.join(name))
     }
 }
-
-/// A marker is 30 bytes of JSON, or empty.
-const MARKER_BYTES_MAX: u64 = 64 << 10;
 
 fn parent_of(directory: &Path) -> Option<&Path> {
     directory.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })

@@ -9,7 +9,7 @@ use std::ops::Range;
 ///
 /// # Panics
 /// Where it is set to something that is no number: a run that was meant to be long must not be short.
-pub fn env_count(name: &str, default: u64) -> u64 {
+pub(crate) fn env_count(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number")),
         Err(std::env::VarError::NotPresent) => default,
@@ -18,7 +18,7 @@ pub fn env_count(name: &str, default: u64) -> u64 {
 }
 
 /// The seeds of a seeded test: one where `TAFFRAIL_SEED` names it, else `TAFFRAIL_SEEDS` of them, by default 200.
-pub fn seeds() -> Range<u64> {
+pub(crate) fn seeds() -> Range<u64> {
     match env_count("TAFFRAIL_SEED", u64::MAX) {
         u64::MAX => 0..env_count("TAFFRAIL_SEEDS", 200),
         seed => seed..seed + 1,
