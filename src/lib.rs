@@ -19,5 +19,9 @@ mod types;
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
 pub use error::{Corruption, Error, ErrorKind, Result};
+pub use segment::{
+    AbortedTransaction, Damage, Incoming, ReadBounds, RecoveryChecks, RecoveryMode, RecoveryOptions, RollReason,
+    Segment, SegmentBatches, SegmentConfig, SegmentReader, SegmentRecovery, Stop,
+};
 pub use storage::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
