@@ -19,6 +19,12 @@ mod types;
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
 pub use error::{Corruption, Error, ErrorKind, Result};
+pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
+pub use record::batches::{Batch, BatchIter, Batches};
+pub use record::builder::{BatchBuilder, Record};
+pub use record::compression::Compression;
+pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
+pub use record::decode::{Header, Headers, RecordView, Records};
 pub use segment::{
     AbortedTransaction, Damage, Incoming, ReadBounds, RecoveryChecks, RecoveryMode, RecoveryOptions, RollReason,
     Segment, SegmentBatches, SegmentConfig, SegmentReader, SegmentRecovery, Stop,

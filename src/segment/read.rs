@@ -1,6 +1,6 @@
 //! Reading checked batches.
 
-use crate::record::Batches;
+use crate::record::batches::Batches;
 use crate::types::{LeaderEpoch, Offset};
 
 /// What the partition knows about a segment that is read, and how far a reader may go.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::AbortedTransaction;
 use crate::error::Corruption;
-use crate::record::BatchHeader;
+use crate::record::batch::BatchHeader;
 use crate::types::{Offset, Timestamp};
 
 /// What the partition checks and rebuilds while a segment is recovered.

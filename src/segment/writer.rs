@@ -9,7 +9,7 @@ use super::{
     SegmentRecovery,
 };
 use crate::error::Result;
-use crate::record::BatchHeader;
+use crate::record::batch::BatchHeader;
 use crate::storage::Storage;
 use crate::types::{Offset, Timestamp};
 
