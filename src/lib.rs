@@ -29,5 +29,7 @@ pub use segment::{
     AbortedTransaction, Damage, Incoming, ReadBounds, RecoveryChecks, RecoveryMode, RecoveryOptions, RollReason,
     Segment, SegmentBatches, SegmentConfig, SegmentReader, SegmentRecovery, Stop,
 };
-pub use storage::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
+pub use storage::{
+    BootId, Entry, Fault, LockMode, MemoryStorage, Operation, OperationKind, Storage, StorageFile, StorageLock,
+};
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};

@@ -15,6 +15,8 @@
 //!    nothing: they must be written again, and synced, to be safe.
 //! 5. What was written is read back by the same process at once, synced or not.
 
+mod memory;
+
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use self::memory::{Fault, MemoryStorage, Operation, OperationKind};
 use crate::types::Timestamp;
 
 /// One entry of a directory.
