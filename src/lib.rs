@@ -26,8 +26,9 @@ pub use record::compression::Compression;
 pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
 pub use segment::{
-    AbortedTransaction, Damage, Incoming, ReadBounds, RecoveryChecks, RecoveryMode, RecoveryOptions, RollReason,
-    Segment, SegmentBatches, SegmentConfig, SegmentReader, SegmentRecovery, Stop,
+    AbortedTransaction, Damage, Incoming, IndexEntry, OffsetIndex, ReadBounds, RecoveryChecks, RecoveryMode,
+    RecoveryOptions, RollReason, Segment, SegmentBatches, SegmentConfig, SegmentReader, SegmentRecovery, Stop,
+    TimeIndex, TimeIndexEntry, TxnIndex,
 };
 pub use storage::{
     BootId, Entry, Fault, LockMode, MemoryStorage, Operation, OperationKind, Storage, StorageFile, StorageLock,
