@@ -22,7 +22,7 @@ pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, Times
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{
-    Appended, Cut, Damage, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
+    Appended, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
     ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,
 };
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
@@ -31,6 +31,11 @@ pub use record::builder::{BatchBuilder, Record};
 pub use record::compression::Compression;
 pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
+pub use segment::{
+    AbortedTransaction, Damage, Incoming, IndexEntry, OffsetIndex, ReadBounds, RecoveryChecks, RecoveryMode,
+    RecoveryOptions, RollReason, Segment, SegmentBatches, SegmentConfig, SegmentReader, SegmentRecovery, Stop,
+    TimeIndex, TimeIndexEntry, TxnIndex,
+};
 pub use storage::{
     BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
     StorageLock,

@@ -50,7 +50,7 @@ pub use append::Appended;
 pub use maintain::{Maintenance, Stats};
 pub use open::PartitionBuilder;
 pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
-pub use recover::{Cut, Damage, Recovery};
+pub use recover::{Cut, DamagedRange, Recovery};
 pub use retention::{RemovalReason, Removed, SegmentSummary};
 pub use trim::Hold;
 pub use truncate::Force;

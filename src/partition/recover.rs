@@ -51,7 +51,7 @@ pub struct Recovery {
     /// What was cut off the end of the last segment. Zeros that were there for speed do not count.
     pub cut: Option<Cut>,
     /// What is damaged inside of sealed segments, and was left as it is.
-    pub damaged: Vec<Damage>,
+    pub damaged: Vec<DamagedRange>,
     /// The log ended below its own start and was begun anew there.
     pub restarted_at: Option<Offset>,
     /// The leader epoch that was begun because the last end was not a clean one.
@@ -77,7 +77,7 @@ pub struct Cut {
 /// A range of a sealed segment that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Damage {
+pub struct DamagedRange {
     /// The segment's file.
     pub path: PathBuf,
     /// The byte position.
@@ -287,14 +287,19 @@ impl Loader<'_> {
     /// Verifies what has to be, segment by segment; answers the number of the first one, and from which byte.
     fn verify(&self, work: &mut Work) -> Result<(usize, u64)> {
         let last = work.segments.len() - 1;
-        let first = if work.recovery.clean { last } else { work.first_to_verify() };
-        let from =
-            if work.epochs.entries().is_empty() && work.adopts_epochs { (0, 0) } else { self.start_of(work, first)? };
-        if work.history.transactions {
-            let readers: Vec<_> = work.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
-            let start = work.offset_at(from)?;
-            work.transactions = rebuild_transactions(self.home, &readers, start)?;
+        let epochs_are_unknown = work.epochs.entries().is_empty() && work.adopts_epochs;
+        if work.recovery.clean && !epochs_are_unknown {
+            if let Some(end) = work.segments[last].closed_end()? {
+                work.end = end;
+                self.rebuild_transactions(work, end)?;
+                return Ok((last, work.segments[last].size()));
+            }
+            trace::warn(&self.home.directory, || "was closed, but its last segment has changed since");
         }
+        work.recovery.clean &= work.segments[last].size() == 0;
+        let from = if epochs_are_unknown { (0, 0) } else { work.start_of_verification()? };
+        let start = work.offset_at(from)?;
+        self.rebuild_transactions(work, start)?;
         for index in from.0..work.segments.len() {
             let at = if index == from.0 { from.1 } else { 0 };
             let found = work.verify_one(index, at)?;
@@ -305,17 +310,13 @@ impl Loader<'_> {
         Ok(from)
     }
 
-    /// Where verification of a segment begins: at the recovery point, or at the last index entry of a clean one.
-    fn start_of(&self, work: &mut Work, index: usize) -> Result<(usize, u64)> {
-        let Some(segment) = work.segments.get_mut(index) else { return Ok((index, 0)) };
-        let position = if work.recovery.clean {
-            segment.last_indexed_position()?
-        } else if work.recovery_point > segment.base_offset() {
-            segment.indexed_position_below(work.recovery_point)?
-        } else {
-            0
-        };
-        Ok((index, position))
+    /// The transactions that are open below `end`, where there ever was one.
+    fn rebuild_transactions(&self, work: &mut Work, end: Offset) -> Result<()> {
+        if work.history.transactions {
+            let readers: Vec<_> = work.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
+            work.transactions = rebuild_transactions(self.home, &readers, end)?;
+        }
+        Ok(())
     }
 
     /// Cuts the end of the last segment off where it stops being valid.

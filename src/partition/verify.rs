@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::append::control_of;
 use super::home::{History, Home};
-use super::recover::{Damage, Recovery};
+use super::recover::{DamagedRange, Recovery};
 use super::snapshot;
 use super::transactions::Transactions;
 use crate::epochs::Epochs;
@@ -32,9 +32,13 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// The segment that holds the recovery point.
-    pub(super) fn first_to_verify(&self) -> usize {
-        self.segments.partition_point(|segment| segment.base_offset() <= self.recovery_point).saturating_sub(1)
+    /// Where verification begins: the segment that holds the recovery point, and a byte at or before it.
+    pub(super) fn start_of_verification(&self) -> Result<(usize, u64)> {
+        let holds = |segment: &Segment| segment.base_offset() <= self.recovery_point;
+        let index = self.segments.partition_point(holds).saturating_sub(1);
+        let Some(segment) = self.segments.get(index) else { return Ok((index, 0)) };
+        let position = segment.reader().indexed_position(self.recovery_point)?;
+        Ok((index, position))
     }
 
     /// The offset of the batch that begins at a byte of a segment.
@@ -66,7 +70,7 @@ impl Work {
         self.recovery.segments_verified += 1;
         self.recovery.bytes_verified += found.valid_bytes.saturating_sub(from);
         let path = segment.reader().path();
-        self.recovery.damaged.extend(found.damaged.iter().map(|damage| Damage {
+        self.recovery.damaged.extend(found.damaged.iter().map(|damage| DamagedRange {
             path: path.clone(),
             position: damage.position,
             offsets: damage.offsets.clone(),
