@@ -137,11 +137,14 @@ fn a_format_version_that_is_not_known() {
     open_on(&storage, PartitionConfig::new()).expect("it opens").close().expect("it closes");
     let path = "data/wal-0/history.taffrail";
     let sound = storage.bytes_of(path).expect("it is there");
-    let mut later = sound.to_vec();
-    later[1] = 99;
-    storage.set_bytes(path, &later).expect("replaced");
+    let mut later = 99_u16.to_be_bytes().to_vec();
+    later.extend_from_slice(b"whatever");
+    let mut framed = b"TAFF".to_vec();
+    framed.extend_from_slice(&crc32(&later).to_be_bytes());
+    framed.extend_from_slice(&later);
+    storage.set_bytes(path, &framed).expect("replaced");
     let error = open_on(&storage, PartitionConfig::new()).expect_err("another version");
-    assert!(matches!(error, Error::UnsupportedVersion { .. } | Error::CorruptFile { .. }), "{error}");
+    assert!(matches!(error, Error::UnsupportedVersion { found: 99, known: 1, .. }), "{error}");
     storage.set_bytes(path, &sound).expect("replaced");
     open_on(&storage, PartitionConfig::new()).expect("it opens again");
 }

@@ -24,6 +24,7 @@ use super::{Inner, Partition, Writer};
 use bytes::Bytes;
 
 use crate::config::{Commits, TimestampType};
+use crate::epochs::Epochs;
 use crate::error::{Corruption, Error, Result};
 use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::record::batches::Batches;
@@ -176,6 +177,11 @@ impl Inner {
         if let Some(expected) = expected.filter(|expected| *expected != start) {
             return Err(Error::UnexpectedEnd { expected, end: start });
         }
+        if writer.epochs.latest() != Some(writer.epoch) {
+            let mut epochs = writer.epochs.clone();
+            epochs.assign(writer.epoch, start);
+            self.replace_epochs(writer, epochs)?;
+        }
         batch::set_base_offset(bytes, start);
         batch::set_leader_epoch(bytes, writer.epoch);
         let header = header.assigned(start, Some(writer.epoch));
@@ -230,8 +236,17 @@ impl Inner {
             due = header.next_offset();
         }
         self.note(writer, history)?;
+        self.assign_epochs(writer, set)
+    }
+
+    /// Makes the epochs that the batches bring durable. An epoch that was begun here and has no record yet gives way.
+    fn assign_epochs(&self, writer: &mut Writer, set: &[BatchHeader]) -> Result<()> {
         let mut epochs = writer.epochs.clone();
+        let first = set.iter().find_map(BatchHeader::leader_epoch);
         let mut changed = false;
+        if first.is_some_and(|first| epochs.latest().is_some_and(|latest| first < latest)) {
+            changed = epochs.truncate_from_end(self.picture.end());
+        }
         for header in set {
             if let Some(epoch) =
                 header.leader_epoch().filter(|epoch| epochs.latest().is_none_or(|latest| *epoch > latest))
@@ -239,19 +254,28 @@ impl Inner {
                 changed |= epochs.assign(epoch, header.base_offset());
             }
         }
-        if changed {
-            self.home.write_epochs(epochs.entries())?;
-            writer.epoch = writer.epoch.max(epochs.latest().unwrap_or_default());
-            writer.epochs = epochs;
-            self.publish_epochs(writer);
+        let latest = epochs.latest();
+        for header in set.iter().filter(|header| header.leader_epoch().is_some()) {
+            let (found, expected) = (header.leader_epoch(), epochs.at(header.base_offset()));
+            if found != expected {
+                let reason = Corruption::Epoch { found: found.map_or(-1, |epoch| epoch.0), expected };
+                return Err(Error::InvalidBatch { position: 0, reason });
+            }
         }
-        Ok(())
+        if !changed {
+            return Ok(());
+        }
+        writer.epoch = writer.epoch.max(latest.unwrap_or_default());
+        self.replace_epochs(writer, epochs)
     }
 
-    /// Makes the epochs of the writer those of the view.
-    pub(super) fn publish_epochs(&self, writer: &Writer) {
+    /// Makes the epochs durable, then those of the writer and of the view.
+    pub(super) fn replace_epochs(&self, writer: &mut Writer, epochs: Epochs) -> Result<()> {
+        self.home.write_epochs(epochs.entries())?;
+        writer.epochs = epochs;
         let entries = writer.epochs.entries().to_vec();
         self.picture.publish(self.next_view(|view| view.epochs = entries));
+        Ok(())
     }
 
     /// Makes it durable that the log's history is now this, where that is news.
@@ -420,6 +444,7 @@ fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
             break;
         }
         batch::verify_checksum(batch, &header).map_err(invalid)?;
+        check_epoch(batch, &header).map_err(invalid)?;
         let due = headers.last().map_or(Offset::ZERO, BatchHeader::next_offset);
         if header.base_offset() < due {
             return Err(invalid(Corruption::Order { found: header.base_offset().to_i64(), expected: due }));
@@ -428,4 +453,13 @@ fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
         position += size;
     }
     Ok(headers)
+}
+
+/// A batch without an epoch says −1; nothing else is below zero.
+fn check_epoch(batch: &[u8], header: &BatchHeader) -> std::result::Result<(), Corruption> {
+    let raw = i32::from_be_bytes(std::array::from_fn(|at| batch.get(12 + at).copied().unwrap_or_default()));
+    if header.leader_epoch().is_none() && raw != -1 {
+        return Err(Corruption::Epoch { found: raw, expected: None });
+    }
+    Ok(())
 }

@@ -95,10 +95,8 @@ impl Partition {
         }
         let mut epochs = writer.epochs.clone();
         epochs.assign(epoch, self.inner.picture.end());
-        self.inner.home.write_epochs(epochs.entries())?;
-        writer.epochs = epochs;
+        self.inner.replace_epochs(&mut writer, epochs)?;
         writer.epoch = epoch;
-        self.inner.publish_epochs(&writer);
         Ok(())
     }
 

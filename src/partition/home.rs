@@ -90,6 +90,9 @@ impl Home {
         create_with_parents(&*storage, directory)?;
         let entries = list(&*storage, directory)?;
         let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
+        if !lock_was_there {
+            sync_ancestors(&*storage, directory)?;
+        }
         let mut locks = vec![take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?];
         if let Some(parent) = parent_of(directory) {
             let outer = parent.join(LOCK);
@@ -233,7 +236,8 @@ impl Home {
 }
 
 fn parent_of(directory: &Path) -> Option<&Path> {
-    directory.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    let parent = directory.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    parent.filter(|parent| *parent != directory)
 }
 
 fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<Entry>> {
@@ -259,13 +263,25 @@ fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
 
 /// Creates a directory and what is missing above it, each durable in its parent before the next.
 fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
-    if storage.list(directory).is_ok() {
-        return Ok(());
+    match storage.list(directory) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::io("list", directory, error)),
     }
     let parent = parent_of(directory);
-    if let Some(parent) = parent.filter(|parent| storage.list(parent).is_err()) {
+    if let Some(parent) = parent {
         create_with_parents(storage, parent)?;
     }
     storage.create_directory(directory).map_err(|error| Error::io("create", directory, error))?;
     parent.map_or(Ok(()), |parent| sync_directory(storage, parent))
+}
+
+/// Makes the way to a directory durable: an earlier process may have been killed between creating and syncing it.
+fn sync_ancestors(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    let Some(parent) = parent_of(directory) else { return Ok(()) };
+    sync_directory(storage, parent)?;
+    let above = std::iter::successors(parent_of(parent), |path| parent_of(path));
+    // What lies further up may not be ours to open; whoever made it has made it durable then.
+    above.for_each(|path| drop(storage.sync_directory(path)));
+    Ok(())
 }

@@ -34,6 +34,7 @@ mod truncate;
 mod verify;
 mod view;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -81,9 +82,21 @@ use view::{Picture, View};
 /// partition.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Partition {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition")
+            .field("directory", &self.inner.home.directory)
+            .field("start", &self.start())
+            .field("end", &self.end())
+            .field("high_watermark", &self.high_watermark())
+            .field("health", &self.inner.health())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whether a partition takes calls.
@@ -97,7 +110,6 @@ enum Health {
 }
 
 /// What the handles share.
-#[derive(Debug)]
 struct Inner {
     home: Home,
     config: PartitionConfig,

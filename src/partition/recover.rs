@@ -127,7 +127,7 @@ impl Loader<'_> {
         let verified_from = self.verify(&mut work)?;
         let end = self.end_of(&mut work)?;
         let synced = self.settle(&mut work, verified_from, end)?;
-        self.begin_epoch(&mut work, end, is_new)?;
+        self.begin_epoch(&mut work, end)?;
         self.finish(work, &checkpoints, verified_from, end, synced)
     }
 
@@ -390,7 +390,7 @@ impl Loader<'_> {
     }
 
     /// A log that decides for itself begins an epoch at its end after an unclean one, and with its first record.
-    fn begin_epoch(&self, work: &mut Work, end: Offset, is_new: bool) -> Result<()> {
+    fn begin_epoch(&self, work: &mut Work, end: Offset) -> Result<()> {
         let before = work.epochs.entries().to_vec();
         work.epochs.truncate_from_end(end);
         work.epochs.truncate_from_start(work.log_start);
@@ -402,7 +402,7 @@ impl Loader<'_> {
         };
         if let Some(epoch) = next {
             work.epochs.assign(epoch, end);
-            work.recovery.epoch_begun = Some(epoch).filter(|_| !is_new);
+            work.recovery.epoch_begun = Some(epoch).filter(|_| !work.recovery.clean);
         }
         if work.epochs.entries() != before { self.home.write_epochs(work.epochs.entries()) } else { Ok(()) }
     }
