@@ -31,7 +31,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (1..6_u8, 0..400_u16, 0..5_u8, any::<i16>())
+        8 => (1..6_u8, 0..240_u16, 0..5_u8, any::<i16>())
             .prop_map(|(records, bytes, compression, age)| Step::Append { records, bytes, compression, age }),
         1 => (0..3_u8).prop_map(|shift| Step::AppendAt { shift }),
         6 => (any::<u16>(), any::<u16>()).prop_map(|(at, max_bytes)| Step::Read { at, max_bytes }),

@@ -218,16 +218,7 @@ impl Partition {
     /// # Errors
     /// As [`Partition::read`].
     pub fn try_read(&self, offset: Offset, options: ReadOptions) -> Result<Fetched> {
-        self.inner.check_readable()?;
-        loop {
-            let (view, marks) = self.inner.picture.load();
-            let outcome = read_view(&view, marks, offset, options);
-            // What looked damaged or out of reach may have been replaced while it was read.
-            if outcome.is_ok() || Arc::ptr_eq(&view, &self.inner.picture.view()) {
-                return outcome;
-            }
-            self.inner.check_readable()?;
-        }
+        self.inner.look(|view, marks| read_view(view, marks, offset, options))
     }
 
     /// The first record at or after `timestamp`, among those that [`Isolation::Committed`] can reach.
@@ -238,19 +229,29 @@ impl Partition {
     #[doc(alias = "offsetsForTimes")]
     #[doc(alias = "ListOffsets")]
     pub fn find_timestamp(&self, timestamp: Timestamp) -> Result<Option<Found>> {
-        self.inner.check_readable()?;
-        loop {
-            let (view, marks) = self.inner.picture.load();
-            let outcome = find_in_view(&view, marks, timestamp);
-            if outcome.is_ok() || Arc::ptr_eq(&view, &self.inner.picture.view()) {
-                return outcome;
-            }
-            self.inner.check_readable()?;
-        }
+        self.inner.look(|view, marks| find_in_view(view, marks, timestamp))
     }
 }
 
 impl Inner {
+    /// Has `look` look at a view. What fails is looked at again where the log has changed meanwhile: what looked
+    /// damaged or out of reach may have been cut off or replaced while it was read. (A truncation lowers the marks
+    /// before it cuts, and cuts before it publishes the view.)
+    fn look<T>(&self, look: impl Fn(&View, Marks) -> Result<T>) -> Result<T> {
+        loop {
+            self.check_readable()?;
+            let (view, marks) = self.picture.load();
+            let outcome = look(&view, marks);
+            if outcome.is_ok() {
+                return outcome;
+            }
+            let (view_now, marks_now) = self.picture.load();
+            if Arc::ptr_eq(&view, &view_now) && marks_now.reach(marks) {
+                return outcome;
+            }
+        }
+    }
+
     /// Returns when there is something to read at `offset`, when reading it would fail, or when time is up.
     /// Syncs what nobody waits for, once that is due.
     fn wait_for_data(&self, offset: Offset, options: ReadOptions) -> Result<()> {

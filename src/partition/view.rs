@@ -81,6 +81,13 @@ impl Marks {
     }
 }
 
+impl Marks {
+    /// Whether none of these lies below that of `other`.
+    pub(super) fn reach(self, other: Self) -> bool {
+        self.least(other) == other
+    }
+}
+
 /// The view and the marks, in the order of loads and stores that keeps them consistent.
 #[derive(Debug)]
 pub(super) struct Picture<V = View> {
