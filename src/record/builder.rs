@@ -173,25 +173,15 @@ impl BatchBuilder {
             Some(timestamp) => timestamp,
             None => SystemClock.wall(),
         };
-        let first = self.batch.count == 0;
-        let base = if first { timestamp } else { self.batch.base_timestamp };
+        let base = if self.batch.count == 0 { timestamp } else { self.batch.base_timestamp };
         let parts = RecordParts {
             timestamp_delta: timestamp.0 - base.0,
             offset_delta: self.batch.count,
             key: record.key,
             value: record.value,
         };
-        self.encoder.push(&parts, record.headers.iter().copied())?;
-        if record.timestamp.is_none() {
-            self.batch.stamp = Some(timestamp);
-        }
-        if record.key.is_none() && self.batch.first_null_key.is_none() {
-            self.batch.first_null_key = Some(self.batch.count);
-        }
-        self.batch.count += 1;
-        self.batch.base_timestamp = base;
-        self.batch.min_timestamp = if first { timestamp } else { self.batch.min_timestamp.min(timestamp) };
-        self.batch.max_timestamp = if first { timestamp } else { self.batch.max_timestamp.max(timestamp) };
+        self.encoder.push(parts, record.headers.iter().copied())?;
+        self.batch.note(record, timestamp);
         Ok(())
     }
 
@@ -266,6 +256,27 @@ impl BatchBuilder {
 }
 
 impl Pending {
+    /// Counts a record that was encoded.
+    #[inline]
+    fn note(&mut self, record: &Record<'_>, timestamp: Timestamp) {
+        if self.count == 0 {
+            self.base_timestamp = timestamp;
+            self.min_timestamp = timestamp;
+            self.max_timestamp = timestamp;
+        } else if timestamp > self.max_timestamp {
+            self.max_timestamp = timestamp;
+        } else if timestamp < self.min_timestamp {
+            self.min_timestamp = timestamp;
+        }
+        if record.timestamp.is_none() {
+            self.stamp = Some(timestamp);
+        }
+        if record.key.is_none() && self.first_null_key.is_none() {
+            self.first_null_key = Some(self.count);
+        }
+        self.count += 1;
+    }
+
     /// What the header says, but for length and checksum.
     #[inline]
     fn header(&self, compression: Compression, append_time: Option<Timestamp>) -> Result<BatchHeader> {
