@@ -45,6 +45,12 @@ impl<'a> Record<'a> {
         Self { key: Some(key.as_ref()), value: None, headers: Vec::new(), timestamp: None }
     }
 
+    /// A record with neither key nor value.
+    #[inline]
+    pub const fn null() -> Self {
+        Self { key: None, value: None, headers: Vec::new(), timestamp: None }
+    }
+
     /// Gives it a key. An empty key is a key.
     #[inline]
     pub fn key<K: AsRef<[u8]> + ?Sized>(mut self, key: &'a K) -> Self {
@@ -319,4 +325,84 @@ impl Pending {
 #[cold]
 fn negative(timestamp: Timestamp) -> Error {
     Error::InvalidTimestamp { timestamp, reason: "timestamps are not negative" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: i64 = 1_700_000_000_000;
+
+    /// Golden batch K.
+    const LOG_APPEND_TIME: &str = "000000000000000a0000004300000001027f123d680008000000010000018bcfe568000000018bcfe56cd2\
+        ffffffffffffffffffffffffffff00000002100000000261023100100012020262023200";
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn two_records() -> BatchBuilder {
+        let mut builder = BatchBuilder::new();
+        builder.base_offset(Offset(10));
+        builder.leader_epoch(LeaderEpoch(1));
+        builder.push(&Record::new("1").key("a").timestamp(Timestamp(T))).unwrap();
+        builder.push(&Record::new("2").key("b").timestamp(Timestamp(T + 9))).unwrap();
+        builder
+    }
+
+    #[test]
+    fn an_append_time_gives_kafkas_bytes_and_goes_again() {
+        let mut builder = two_records();
+        let plain = builder.encode().unwrap().to_vec();
+        assert_eq!(builder.seal(Some(Timestamp(T + 1234))).unwrap().max_timestamp(), Some(Timestamp(T + 1234)));
+        assert_eq!(hex(builder.sealed()), LOG_APPEND_TIME);
+        assert_eq!(builder.encode().unwrap(), plain);
+    }
+
+    #[test]
+    fn what_the_partition_asks_is_of_the_records_pushed() {
+        let mut builder = BatchBuilder::new();
+        assert_eq!((builder.timestamps(), builder.first_null_key()), (None, None));
+        assert!(builder.sealed().is_empty());
+        builder.push(&Record::new("1").key("a").timestamp(Timestamp(T))).unwrap();
+        builder.push(&Record::new("2").timestamp(Timestamp(T - 5))).unwrap();
+        builder.push(&Record::new("3").timestamp(Timestamp(T + 5))).unwrap();
+        assert_eq!(builder.timestamps(), Some((Timestamp(T - 5), Timestamp(T + 5))));
+        assert_eq!(builder.first_null_key(), Some(1));
+        builder.clear();
+        assert_eq!((builder.timestamps(), builder.first_null_key()), (None, None));
+    }
+
+    #[test]
+    fn a_failed_push_changes_nothing() {
+        let mut builder = two_records();
+        let before = builder.encode().unwrap().to_vec();
+        let negative = Record::new("3").timestamp(Timestamp(-1));
+        assert!(matches!(builder.push(&negative), Err(Error::InvalidTimestamp { .. })));
+        assert_eq!(builder.encode().unwrap(), before);
+    }
+
+    #[test]
+    fn what_no_batch_can_say_is_refused() {
+        assert!(matches!(BatchBuilder::new().encode(), Err(Error::InvalidRecord(_))));
+        let mut builder = two_records();
+        builder.transactional(true);
+        assert!(matches!(builder.encode(), Err(Error::InvalidRecord(_))));
+        builder.producer(ProducerId(7), ProducerEpoch(0), Sequence(-1));
+        assert!(matches!(builder.encode(), Err(Error::InvalidRecord(_))));
+        builder.producer(ProducerId(7), ProducerEpoch(0), Sequence(0));
+        assert!(builder.encode().is_ok());
+    }
+
+    #[test]
+    fn one_stamp_serves_the_batch() {
+        let mut builder = BatchBuilder::new();
+        builder.stamp(Timestamp(T));
+        builder.push(&Record::new("1")).unwrap();
+        builder.push(&Record::new("2")).unwrap();
+        assert_eq!(builder.timestamps(), Some((Timestamp(T), Timestamp(T))));
+        builder.clear();
+        builder.push(&Record::new("3")).unwrap();
+        assert!(builder.timestamps().unwrap().0 > Timestamp(T), "the stamp went with its batch");
+    }
 }

@@ -78,3 +78,6 @@ impl Rewriter {
         Ok(self.encoder.sealed_mut())
     }
 }
+
+#[cfg(test)]
+mod tests;
