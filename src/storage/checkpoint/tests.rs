@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use super::super::{FileStorage, Storage};
+use super::super::FileStorage;
 use super::own::{frame, unframe};
 use super::*;
 
