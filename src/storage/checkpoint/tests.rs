@@ -1,4 +1,5 @@
 //! The small files: bytes of Kafka's own classes, what is taken beside them, and what is refused.
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::path::PathBuf;
 

@@ -128,7 +128,7 @@ impl Pool {
     fn sync_and_close(&self) -> bool {
         let places = self.line.lock().len();
         for _ in 0..places {
-            let Some(place) = self.line.lock().pop_front() else { return false };
+            let Some(mut place) = self.take_oldest() else { return false };
             let Some(member) = place.member.upgrade() else { continue };
             match if member.sync_for_pool() { member.close() } else { Closing::Unsynced } {
                 Closing::Closed => {
@@ -136,10 +136,19 @@ impl Pool {
                     return true;
                 }
                 Closing::WasClosed => {}
-                Closing::Busy | Closing::Unsynced => self.line.lock().push_back(place),
+                Closing::Busy | Closing::Unsynced => {
+                    place.since = self.tick(); // so that the next one is tried first
+                    self.line.lock().push_back(place);
+                }
             }
         }
         false
+    }
+
+    fn take_oldest(&self) -> Option<Place> {
+        let mut line = self.line.lock();
+        let (oldest, _) = line.iter().enumerate().min_by_key(|(_, place)| place.since)?;
+        line.remove(oldest)
     }
 }
 
