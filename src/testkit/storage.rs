@@ -247,7 +247,7 @@ fn extend(storage: &dyn Storage, directory: &Path) {
 
 fn truncate(storage: &dyn Storage, directory: &Path) {
     let path = directory.join("file");
-    let file = create(storage, &path, &[7; 100_000]);
+    let file = create(storage, &path, &vec![7; 100_000]);
     file.truncate(200_000).expect("a shorter file is left as it is");
     assert_eq!(file.len().expect("a length"), 100_000);
     let held = file.read(50_000..100_000).expect("read");
@@ -255,7 +255,7 @@ fn truncate(storage: &dyn Storage, directory: &Path) {
     assert_eq!((file.len().expect("a length"), read(&*file)), (10, Bytes::from_static(&[7; 10])));
     assert!(held.len() == 50_000 && held.iter().all(|byte| *byte == 7), "what was read is still there");
     fails(file.write(11, &[IoSlice::new(b"x")]), ErrorKind::InvalidInput, "a write behind the cut");
-    write(&*file, 10, &[8; 90_000]);
+    write(&*file, 10, &vec![8; 90_000]);
     assert!(held.iter().all(|byte| *byte == 7), "and does not change with what is written there");
     let again = read(&*file);
     assert!(again[..10] == [7; 10] && again[10..].iter().all(|byte| *byte == 8) && again.len() == 90_010);
@@ -333,7 +333,7 @@ fn many_files_at_once(storage: &dyn Storage, directory: &Path) {
     let files: Vec<_> = (0..20).map(|index| create(storage, &path(index), &[index; 100])).collect();
     let held: Vec<_> = files.iter().map(|file| read(&**file)).collect();
     for (file, index) in files.iter().zip(0_u8..) {
-        write(&**file, 100, &[index; 70_000]);
+        write(&**file, 100, &vec![index; 70_000]);
         if index % 2 == 0 {
             file.sync().expect("synced");
         }
