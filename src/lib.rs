@@ -31,6 +31,7 @@ pub use segment::{
     TimeIndex, TimeIndexEntry, TxnIndex,
 };
 pub use storage::{
-    BootId, Entry, Fault, LockMode, MemoryStorage, Operation, OperationKind, Storage, StorageFile, StorageLock,
+    BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
+    StorageLock,
 };
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::files::{Files, Kind};
+use super::files::{self, Files, Kind};
 use super::indexer::Indexer;
 use super::offset_index::OffsetIndex;
 use super::reader::{Picture, SegmentReader, unwritten, written};
@@ -33,7 +33,7 @@ use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex, refused};
 use super::{Incoming, RollReason, SegmentConfig};
 use crate::error::{Error, Result};
 use crate::record::batch::BatchHeader;
-use crate::storage::Storage;
+use crate::storage::{FileStorage, Storage};
 use crate::types::{Offset, Timestamp};
 
 /// A segment's file holds at most as many bytes as an index entry can point to.
@@ -81,6 +81,26 @@ pub(super) struct Live {
 }
 
 impl Segment {
+    /// Opens the segment whose `.log` is at `path`, by itself, with default settings: to look into it. The file's
+    /// length is taken for the log's.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] where the file is not named by its base offset in twenty digits; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(base) = files::base_of(&name) else {
+            return Err(Error::InvalidName {
+                name,
+                reason: "a segment is named by its base offset, in 20 digits, and .log",
+            });
+        };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let storage: Arc<dyn Storage> = Arc::new(FileStorage::new());
+        let len = storage.open(path, 0).and_then(|file| file.len()).map_err(|e| Error::io("open", path, e))?;
+        Self::load(&storage, directory, base, len, &SegmentConfig::default())
+    }
+
     /// Begins an empty segment with the given base offset. `created` is the wall time: what its age is counted from
     /// where records have no timestamps.
     pub fn create(

@@ -15,7 +15,13 @@
 //!    nothing: they must be written again, and synced, to be safe.
 //! 5. What was written is read back by the same process at once, synced or not.
 
+pub(crate) mod checkpoint;
+mod file;
+mod lend;
+mod map;
 mod memory;
+
+pub use file::{FileStorage, Reads};
 
 use std::fmt;
 use std::io::{self, IoSlice};
