@@ -29,7 +29,7 @@ use std::iter::FusedIterator;
 use crate::config::TimestampType;
 use crate::error::Corruption;
 use crate::record::batch::BatchHeader;
-use crate::record::varint::{take_i32, take_i64};
+use crate::record::varint::{self, take_i32, take_i64};
 use crate::types::{Offset, Sequence, Timestamp};
 
 /// The records of one batch, in order. It cannot fail: the batch was checked when it was read.
@@ -66,7 +66,8 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = RecordView<'a>;
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call per record, and its result through memory, take as long again")]
+    #[inline(always)]
     fn next(&mut self) -> Option<RecordView<'a>> {
         self.remaining = self.remaining.checked_sub(1)?;
         let Ok(parts) = Parts::take(&mut self.rest) else {
@@ -274,23 +275,81 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Takes one record off the front of `rest`. The error is what is wrong with it.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call per record, and its result through memory, take as long again")]
+    #[inline(always)]
     fn take(rest: &mut &'a [u8]) -> Result<Self, &'static str> {
-        let mut body = take_bytes(rest, "it is cut off")?.ok_or("its length is negative")?;
-        let [_attributes, after @ ..] = body else { return Err("it is empty") };
-        body = after;
-        let timestamp_delta = take_i64(&mut body).ok_or("its timestamp is cut off")?;
-        let offset_delta = take_i32(&mut body).ok_or("its offset is cut off")?;
-        let key = take_bytes(&mut body, "its key is cut off")?;
-        let value = take_bytes(&mut body, "its value is cut off")?;
-        let header_count = take_i32(&mut body).ok_or("its number of headers is cut off")?;
+        let body = take_body(rest)?;
+        match Self::of_common(body) {
+            Some(parts) => Ok(parts),
+            None => Self::of_any(body),
+        }
+    }
+
+    /// The record whose fields take at most two bytes each, which nearly every one is; `None` for any other.
+    /// The bytes of the first three fields are looked at in a register.
+    #[expect(clippy::inline_always, reason = "see take")]
+    #[inline(always)]
+    fn of_common(body: &'a [u8]) -> Option<Self> {
+        let window = u64::from_le_bytes(*body.first_chunk()?) >> 8; // without the attributes
+        let (timestamp, timestamp_bits) = varint::short(window)?;
+        let (offset, offset_bits) = varint::short(window >> timestamp_bits)?;
+        let bits = timestamp_bits + offset_bits;
+        let (key_length, key_bits) = varint::short(window >> bits)?;
+        let rest = body.get(1 + (bits + key_bits) as usize / 8..)?;
+        let (key, rest) = split_nullable(rest, key_length)?;
+        let (value_length, value_bits) = varint::short(u64::from(u16::from_le_bytes(*rest.first_chunk()?)))?;
+        let (value, rest) = split_nullable(rest.get(value_bits as usize / 8..)?, value_length)?;
+        let (&header_count, headers) = rest.split_first()?;
+        if offset & 1 != 0 || header_count & 0x81 != 0 || (header_count == 0 && !headers.is_empty()) {
+            return None;
+        }
+        let timestamp_delta = i64::from(varint::unzigzag32(timestamp));
+        let header_count = u32::from(header_count >> 1);
+        Some(Self { key, value, headers, header_count, offset_delta: offset >> 1, timestamp_delta })
+    }
+
+    #[inline(never)]
+    fn of_any(body: &'a [u8]) -> Result<Self, &'static str> {
+        let [_attributes, rest @ ..] = body else { return Err("it is empty") };
+        let mut rest = rest;
+        let timestamp_delta = take_i64(&mut rest).ok_or("its timestamp is cut off")?;
+        let offset_delta = take_i32(&mut rest).ok_or("its offset is cut off")?;
+        let key = take_bytes(&mut rest, "its key is cut off")?;
+        let value = take_bytes(&mut rest, "its value is cut off")?;
+        let header_count = take_i32(&mut rest).ok_or("its number of headers is cut off")?;
         let offset_delta = u32::try_from(offset_delta).map_err(|_| "its offset is below the batch's")?;
         let header_count = u32::try_from(header_count).map_err(|_| "its number of headers is negative")?;
-        if header_count == 0 && !body.is_empty() {
+        if header_count == 0 && !rest.is_empty() {
             return Err("bytes are left behind it");
         }
-        Ok(Self { key, value, headers: body, header_count, offset_delta, timestamp_delta })
+        Ok(Self { key, value, headers: rest, header_count, offset_delta, timestamp_delta })
     }
+}
+
+/// Takes a record's length and the record off the front of `rest`. Where the next record begins hangs on this, so
+/// it is what an iteration waits for: one load, and few steps to the length.
+#[expect(clippy::inline_always, reason = "see take")]
+#[inline(always)]
+fn take_body<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
+    if let Some(front) = rest.first_chunk()
+        && let Some((length, bits)) = varint::short(u64::from(u16::from_le_bytes(*front)))
+        && length & 1 == 0
+        && let Some((body, after)) = rest[bits as usize / 8..].split_at_checked((length >> 1) as usize)
+    {
+        *rest = after;
+        return Ok(body);
+    }
+    take_bytes(rest, "it is cut off")?.ok_or("its length is negative")
+}
+
+/// Splits off as many bytes as a zig-zagged length says; a negative length is null.
+#[inline]
+fn split_nullable(bytes: &[u8], zigzagged: u32) -> Option<(Option<&[u8]>, &[u8])> {
+    if zigzagged & 1 != 0 {
+        return Some((None, bytes));
+    }
+    let (taken, rest) = bytes.split_at_checked((zigzagged >> 1) as usize)?;
+    Some((Some(taken), rest))
 }
 
 /// Takes a length and as many bytes off the front of `rest`; a negative length is null.

@@ -72,22 +72,33 @@ impl BatchEncoder {
     where
         H: ExactSizeIterator<Item = Header<'h>> + Clone,
     {
-        let fields = Fields::of(record, headers.clone());
         let start = self.size_bytes();
-        let size = fields.size();
-        let room = BATCH_BYTES_MAX - start as u64;
-        if size > room {
-            return Err(Error::RecordTooLarge { size, limit: room });
-        }
-        let end = start + usize::try_from(size).unwrap_or(usize::MAX);
-        if self.plain.len() < end + SLACK_BYTES {
-            grow(&mut self.plain, end + SLACK_BYTES);
-        }
-        let end = fields.write(&mut self.plain, start, record, headers);
-        self.used = end;
+        let common = if headers.len() == 0 { Common::of(record) } else { None };
+        let end = match &common {
+            Some(common) => common.write(self.room(start, common.size() as u64)?, record),
+            None => {
+                let fields = Fields::of(record, headers.clone());
+                fields.write(self.room(start, fields.size())?, record, headers)
+            }
+        };
+        self.used = start + end;
         self.packed_end = None;
         self.sealed = None;
         Ok(())
+    }
+
+    /// Lends `size` bytes and the slack from `start` on.
+    #[inline]
+    fn room(&mut self, start: usize, size: u64) -> Result<&mut [u8]> {
+        let limit = BATCH_BYTES_MAX - start as u64;
+        if size > limit {
+            return Err(too_large(size, limit));
+        }
+        let end = start + usize::try_from(size).unwrap_or(usize::MAX) + SLACK_BYTES;
+        if self.plain.len() < end {
+            grow(&mut self.plain, end);
+        }
+        Ok(&mut self.plain[start..end])
     }
 
     /// Compresses the records as the attributes of `header` say, fills in its length and checksum, and writes it
@@ -180,6 +191,56 @@ fn grow(buffer: &mut Vec<u8>, len_min: usize) {
     buffer.resize(len_min.max(buffer.len().saturating_mul(2)), 0);
 }
 
+#[cold]
+fn too_large(size: u64, limit: u64) -> Error {
+    Error::RecordTooLarge { size, limit }
+}
+
+/// The small fields of a record without headers whose fields take at most two bytes each, which is nearly every
+/// one: they are put together in a register and written by one store.
+struct Common {
+    /// Attributes, timestamp, offset and the key's length; the lowest byte comes first.
+    before_key: u64,
+    before_key_size: usize,
+    value_length: u16,
+    value_length_size: usize,
+    body_size: usize,
+}
+
+impl Common {
+    #[inline]
+    fn of(record: &RecordParts<'_>) -> Option<Self> {
+        let (timestamp, timestamp_bits) = varint::short_of(varint::zigzag64(record.timestamp_delta))?;
+        let (offset, offset_bits) = varint::short_of(u64::from(record.offset_delta) << 1)?;
+        let (key_length, key_bits) = varint::short_of(length_of(record.key))?;
+        let (value_length, value_bits) = varint::short_of(length_of(record.value))?;
+        let (offset_at, key_at) = (8 + timestamp_bits, 8 + timestamp_bits + offset_bits);
+        let before_key = u64::from(timestamp) << 8 | u64::from(offset) << offset_at | u64::from(key_length) << key_at;
+        let before_key_size = (key_at + key_bits) as usize / 8;
+        let value_length_size = value_bits as usize / 8;
+        let key_and_value = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        let body_size = before_key_size + value_length_size + key_and_value + 1;
+        Some(Self { before_key, before_key_size, value_length, value_length_size, body_size })
+    }
+
+    #[inline]
+    fn size(&self) -> usize {
+        varint::size((self.body_size as u64) << 1) + self.body_size
+    }
+
+    /// Writes the record at the front of `out`, which has room for it and the slack; returns where it ends.
+    #[inline]
+    fn write(&self, out: &mut [u8], record: &RecordParts<'_>) -> usize {
+        let mut at = varint::put(out, 0, (self.body_size as u64) << 1);
+        out[at..at + 8].copy_from_slice(&self.before_key.to_le_bytes());
+        at = put_bytes(out, at + self.before_key_size, record.key);
+        out[at..at + 2].copy_from_slice(&self.value_length.to_le_bytes());
+        at = put_bytes(out, at + self.value_length_size, record.value);
+        out[at] = 0; // headers
+        at + 1
+    }
+}
+
 /// A record's small fields, encoded, and the sizes of the rest.
 struct Fields {
     /// Attributes, timestamp, offset and the key's length.
@@ -193,7 +254,7 @@ struct Fields {
 }
 
 impl Fields {
-    #[inline]
+    #[inline(never)]
     fn of<'h>(record: &RecordParts<'_>, headers: impl ExactSizeIterator<Item = Header<'h>>) -> Self {
         let mut before_key = [0; SLACK_BYTES];
         let mut at = varint::put(&mut before_key, 1, varint::zigzag64(record.timestamp_delta));
@@ -214,16 +275,10 @@ impl Fields {
         varint::size(self.body_size << 1) as u64 + self.body_size
     }
 
-    /// Writes the record at `start` of `out`, which has room for it and the slack; returns where it ends.
-    #[inline]
-    fn write<'h>(
-        &self,
-        out: &mut [u8],
-        start: usize,
-        record: &RecordParts<'_>,
-        headers: impl Iterator<Item = Header<'h>>,
-    ) -> usize {
-        let mut at = varint::put(out, start, self.body_size << 1);
+    /// Writes the record at the front of `out`, which has room for it and the slack; returns where it ends.
+    #[inline(never)]
+    fn write<'h>(&self, out: &mut [u8], record: &RecordParts<'_>, headers: impl Iterator<Item = Header<'h>>) -> usize {
+        let mut at = varint::put(out, 0, self.body_size << 1);
         out[at..at + SLACK_BYTES].copy_from_slice(&self.before_key);
         at = put_bytes(out, at + self.before_key_size, record.key);
         at = varint::put(out, at, self.value_length);

@@ -25,7 +25,7 @@ pub(crate) const fn zigzag64(value: i64) -> u64 {
 }
 
 #[inline]
-const fn unzigzag32(value: u32) -> i32 {
+pub(crate) const fn unzigzag32(value: u32) -> i32 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
@@ -39,6 +39,20 @@ const fn unzigzag64(value: u64) -> i64 {
 pub(crate) const fn size(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros();
     ((bits * 9 + 64) / 64) as usize
+}
+
+/// A value, already zig-zagged, as a varint of one or two bytes: the bytes, the lower one first, and how many bits
+/// they are; `None` where it takes more.
+#[inline]
+pub(crate) const fn short_of(value: u64) -> Option<(u16, u32)> {
+    let [a, b, ..] = value.to_le_bytes();
+    if value < 0x80 {
+        Some((a as u16, 8))
+    } else if value < 0x4000 {
+        Some((u16::from_le_bytes([a | 0x80, b << 1 | a >> 7]), 16))
+    } else {
+        None
+    }
 }
 
 /// Writes `value`, already zig-zagged, at `at` and returns where it ends. `out` has room for it.
@@ -58,6 +72,20 @@ const fn low_byte(value: u64) -> u8 {
     value.to_le_bytes()[0]
 }
 
+/// A varint of one or two bytes at the low end of `window`: its bits, still zig-zagged, and how many bits of the
+/// window it takes; `None` for a longer one.
+#[inline]
+pub(crate) const fn short(window: u64) -> Option<(u32, u32)> {
+    let [a, b, ..] = window.to_le_bytes();
+    if a < 0x80 {
+        Some((a as u32, 8))
+    } else if b < 0x80 {
+        Some(((a & 0x7f) as u32 | (b as u32) << 7, 16))
+    } else {
+        None
+    }
+}
+
 /// Takes a varint off the front of `bytes`; `None` where it is cut off or too long.
 #[inline]
 pub(crate) fn take_i32(bytes: &mut &[u8]) -> Option<i32> {
@@ -70,7 +98,11 @@ pub(crate) fn take_i32(bytes: &mut &[u8]) -> Option<i32> {
             *bytes = rest;
             Some(unzigzag32(u32::from(*a & 0x7f) | u32::from(*b) << 7))
         }
-        _ => take_long::<5>(bytes).map(|value| unzigzag32(low_u32(value))),
+        _ => {
+            let (value, rest) = take_long::<5>(bytes)?;
+            *bytes = rest;
+            Some(unzigzag32(low_u32(value)))
+        }
     }
 }
 
@@ -86,7 +118,11 @@ pub(crate) fn take_i64(bytes: &mut &[u8]) -> Option<i64> {
             *bytes = rest;
             Some(unzigzag64(u64::from(*a & 0x7f) | u64::from(*b) << 7))
         }
-        _ => take_long::<VARLONG_BYTES_MAX>(bytes).map(unzigzag64),
+        _ => {
+            let (value, rest) = take_long::<VARLONG_BYTES_MAX>(bytes)?;
+            *bytes = rest;
+            Some(unzigzag64(value))
+        }
     }
 }
 
@@ -96,15 +132,15 @@ const fn low_u32(value: u64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
+/// By value, so that the caller's slice can stay in registers.
 #[cold]
 #[inline(never)]
-fn take_long<const BYTES_MAX: usize>(bytes: &mut &[u8]) -> Option<u64> {
+fn take_long<const BYTES_MAX: usize>(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     for (index, byte) in bytes.iter().take(BYTES_MAX).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * index);
         if *byte < 0x80 {
-            *bytes = bytes.get(index + 1..)?;
-            return Some(value);
+            return Some((value, bytes.get(index + 1..)?));
         }
     }
     None
