@@ -18,6 +18,7 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
+pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};

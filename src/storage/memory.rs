@@ -108,6 +108,12 @@ impl MemoryStorage {
         Self::of(self.machine.lock().kill())
     }
 
+    /// A copy of the machine as it is: what [`Self::kill`] would answer, without ending this one.
+    #[must_use]
+    pub fn snapshot(&self) -> Self {
+        Self::of(self.machine.lock().next_process())
+    }
+
     /// Whether the power is gone: by [`Self::crash_at`] or [`Self::crash`].
     #[must_use]
     pub fn has_lost_power(&self) -> bool {

@@ -87,11 +87,12 @@ impl Fates {
 pub(super) fn parts(random: &mut Random, len: u64) -> Vec<Range<u64>> {
     let (a, b) = (random.below(len + 1), random.below(len + 1));
     let (low, high) = (a.min(b), a.max(b));
-    let kept = match random.below(5) {
+    let kept = match random.below(6) {
         0 => [0..a, 0..0],
         1 => [a..len, 0..0],
         2 => [low..high, 0..0],
         3 => [0..low, high..len],
+        4 => return Vec::new(),
         _ => return sectors(random, len),
     };
     kept.into_iter().filter(|part| !part.is_empty()).collect()
