@@ -67,6 +67,8 @@ pub struct Segment {
     created: Option<Timestamp>,
     pub(super) file_end: u64,
     pub(super) live: Option<Live>,
+    /// It was cut, so that its time index may lack the final entry.
+    was_cut: bool,
     /// The transaction index's file may have bytes behind its last entry.
     transactions_torn: bool,
 }
@@ -150,6 +152,7 @@ impl Segment {
             created: None,
             file_end: len,
             live: None,
+            was_cut: false,
             transactions_torn: false,
         })
     }
@@ -307,6 +310,7 @@ impl Segment {
         let picture = Picture { offsets: Some(Arc::clone(&offsets)), times: Some(Arc::clone(&times)), built: false };
         self.reader.set_picture(picture, true);
         self.live = Some(Live { offsets, times, indexer, first_timestamp });
+        self.was_cut = false;
     }
 
     /// Why the segment should be closed before `incoming` is appended, if it should. `segment_age` bounds the
@@ -368,6 +372,9 @@ impl Segment {
     /// be written stays in memory; that fails nothing.
     pub fn seal(&mut self) -> Result<()> {
         self.cut_window()?;
+        if self.was_cut {
+            self.ready()?;
+        }
         if let Some(live) = self.live.take() {
             live.indexer.finish(&live.times);
             self.reader.set_picture(written(live.offsets, live.times, false), false);
@@ -481,6 +488,7 @@ impl Segment {
         self.reader = Arc::new(reader);
         self.file_end = bytes;
         self.live = None;
+        self.was_cut = true;
         if removed { self.cut_transactions(length) } else { Ok(()) }
     }
 
