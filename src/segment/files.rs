@@ -53,6 +53,13 @@ fn name(base: Offset, kind: Kind) -> String {
     format!("{:020}.{}", base.0, kind.extension())
 }
 
+/// The base offset in the name of a `.log` file.
+pub(super) fn base_of(log: &str) -> Option<Offset> {
+    let digits = log.strip_suffix(".log")?;
+    let numeric = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().map(Offset).filter(|base| numeric && *base <= Offset::MAX)
+}
+
 impl Files {
     /// Creates the `.log` of a new segment, or opens that of one that is there.
     pub(super) fn new(

@@ -153,10 +153,6 @@ impl SegmentReader {
         self.transactions.store(SwapArc::new(Transactions { index, listed: Arc::default() }));
     }
 
-    pub(super) fn picture(&self) -> SwapArc<Picture> {
-        self.pictures.load()
-    }
-
     /// The offset index, opened, checked and if need be rebuilt.
     pub(super) fn offsets(&self, rules: &Rules<'_>) -> Result<Arc<OffsetIndex>> {
         if let Some(offsets) = &self.pictures.load().offsets {

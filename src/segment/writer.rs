@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::files::{Files, Kind};
+use super::files::{self, Files, Kind};
 use super::indexer::Indexer;
 use super::offset_index::OffsetIndex;
 use super::reader::{Picture, SegmentReader, unwritten, written};
@@ -33,7 +33,7 @@ use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex, refused};
 use super::{Incoming, RollReason, SegmentConfig};
 use crate::error::{Error, Result};
 use crate::record::batch::BatchHeader;
-use crate::storage::Storage;
+use crate::storage::{FileStorage, Storage};
 use crate::types::{Offset, Timestamp};
 
 /// A segment's file holds at most as many bytes as an index entry can point to.
@@ -67,6 +67,8 @@ pub struct Segment {
     created: Option<Timestamp>,
     pub(super) file_end: u64,
     pub(super) live: Option<Live>,
+    /// It was cut, so that its time index may lack the final entry.
+    was_cut: bool,
     /// The transaction index's file may have bytes behind its last entry.
     transactions_torn: bool,
 }
@@ -81,6 +83,26 @@ pub(super) struct Live {
 }
 
 impl Segment {
+    /// Opens the segment whose `.log` is at `path`, by itself, with default settings: to look into it. The file's
+    /// length is taken for the log's.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] where the file is not named by its base offset in twenty digits; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(base) = files::base_of(&name) else {
+            return Err(Error::InvalidName {
+                name,
+                reason: "a segment is named by its base offset, in 20 digits, and .log",
+            });
+        };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let storage: Arc<dyn Storage> = Arc::new(FileStorage::new());
+        let len = storage.open(path, 0).and_then(|file| file.len()).map_err(|e| Error::io("open", path, e))?;
+        Self::load(&storage, directory, base, len, &SegmentConfig::default())
+    }
+
     /// Begins an empty segment with the given base offset. `created` is the wall time: what its age is counted from
     /// where records have no timestamps.
     pub fn create(
@@ -128,7 +150,15 @@ impl Segment {
     }
 
     pub(super) fn of_reader(reader: Arc<SegmentReader>, file_end: u64) -> Self {
-        Self { config: reader.config, reader, created: None, file_end, live: None, transactions_torn: false }
+        Self {
+            config: reader.config,
+            reader,
+            created: None,
+            file_end,
+            live: None,
+            was_cut: false,
+            transactions_torn: false,
+        }
     }
 
     /// What readers share. [`Segment::truncate`] and [`Segment::cut`] replace it.
@@ -284,6 +314,7 @@ impl Segment {
         let picture = Picture { offsets: Some(Arc::clone(&offsets)), times: Some(Arc::clone(&times)), built: false };
         self.reader.set_picture(picture, true);
         self.live = Some(Live { offsets, times, indexer, first_timestamp });
+        self.was_cut = false;
     }
 
     /// Why the segment should be closed before `incoming` is appended, if it should. `segment_age` bounds the
@@ -345,6 +376,9 @@ impl Segment {
     /// be written stays in memory; that fails nothing.
     pub fn seal(&mut self) -> Result<()> {
         self.cut_window()?;
+        if self.was_cut {
+            self.ready()?;
+        }
         if let Some(live) = self.live.take() {
             live.indexer.finish(&live.times);
             self.reader.set_picture(written(live.offsets, live.times, false), false);
@@ -458,6 +492,7 @@ impl Segment {
         self.reader = Arc::new(reader);
         self.file_end = bytes;
         self.live = None;
+        self.was_cut = true;
         if removed { self.cut_transactions(length) } else { Ok(()) }
     }
 

@@ -3,6 +3,8 @@
 //! `TAFFRAIL_SEEDS=5000` runs every seeded test with that many seeds; `TAFFRAIL_SEED=17` repeats one.
 #![allow(dead_code, reason = "each file in tests/ is a program of its own that uses a part of this")]
 
+pub(crate) mod segments;
+
 use std::ops::Range;
 
 /// The number in the environment variable `name`, or `default` where it is not set.
