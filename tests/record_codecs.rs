@@ -1,4 +1,5 @@
 //! The framings that Kafka's reader takes and those that it does not, beyond what our own writer makes.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 #![cfg(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
 
 use std::io::Write;
@@ -16,7 +17,7 @@ fn records(value: &[u8]) -> Vec<u8> {
 
 /// Nothing that compresses well and nothing that does not compress, larger than any codec's block.
 fn large_value() -> Vec<u8> {
-    (0..200_000_u32).map(|i| if i % 3 == 0 { (i.wrapping_mul(2_654_435_761) >> 24) as u8 } else { b'a' }).collect()
+    (0..200_000_u32).map(|i| if i % 3 == 0 { i.wrapping_mul(2_654_435_761).to_le_bytes()[3] } else { b'a' }).collect()
 }
 
 /// Puts `payload` behind a header that says it is compressed with the codec of the attribute.
@@ -146,15 +147,12 @@ fn lz4_checksums_are_verified() {
 
 #[test]
 fn lz4_blocks_that_did_not_shrink_are_stored() {
-    let value: Vec<u8> = (0..150_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    let mut random = 1_u64;
-    let value: Vec<u8> = value
-        .iter()
-        .map(|byte| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            byte ^ (random >> 56) as u8
-        })
-        .collect();
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_le_bytes()[7]
+    };
+    let value: Vec<u8> = (0..150_000).map(|_| random()).collect();
     let mut builder = BatchBuilder::new().compression(Compression::Lz4);
     builder.push(&Record::new(&value)).unwrap();
     let bytes = builder.encode().unwrap().to_vec();

@@ -2,6 +2,7 @@
 //!
 //! `tests/data/batches.json` says of each whether Kafka's Java client makes the same bytes. What only compaction or a
 //! coordinator makes (L, M) or only a partition (K) is written again by the unit tests beside the code for it.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 
 use std::collections::BTreeMap;
 

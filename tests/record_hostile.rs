@@ -1,4 +1,5 @@
 //! Bytes that no writer made: damage is found, lies are bounded, and nothing panics.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 
 use bytes::Bytes;
 use taffrail::{

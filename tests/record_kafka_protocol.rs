@@ -2,6 +2,7 @@
 //!
 //! Within its limits: it keeps headers in a map (so names here come once), does not wrap sequences, and reports −1,
 //! 0, 1, … where a batch has no sequence.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 #![cfg(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
 
 use bytes::Bytes;

@@ -1,4 +1,5 @@
 //! What a builder writes is read back as it was pushed: every codec, every shape of record.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 
 use bytes::Bytes;
 use proptest::collection::vec;

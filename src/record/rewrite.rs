@@ -80,4 +80,5 @@ impl Rewriter {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 mod tests;
