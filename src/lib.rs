@@ -18,6 +18,10 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
+pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
-pub use storage::{BootId, Entry, FileStorage, LockMode, Reads, Storage, StorageFile, StorageLock};
+pub use storage::{
+    BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
+    StorageLock,
+};
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
