@@ -59,6 +59,7 @@ fn in_fork(in_child: impl FnOnce() -> i32) -> i32 {
 fn another_process_is_refused_until_the_lock_is_dropped() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join(".lock");
+    std::fs::write(&path, "4294967295, and more that an earlier holder left").unwrap();
     let storage = FileStorage::new();
     let lock = storage.lock(&path, LockMode::Exclusive).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), std::process::id().to_string());
@@ -80,6 +81,27 @@ fn a_second_handle_in_one_process_is_refused() {
     assert_eq!(try_lock(&path, LockMode::Shared), REFUSED);
     drop(lock);
     assert_eq!(try_lock(&path, LockMode::Exclusive), TAKEN);
+}
+
+/// One thread takes a lock, removes its file and drops it, over and over. Another, which opened that file
+/// before it was removed, must not end up with the lock on a file that no longer has the name.
+#[test]
+fn a_lock_is_on_the_file_that_has_the_name() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join(".lock");
+    let take = || FileStorage::new().lock(&path, LockMode::Exclusive);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    let Ok(lock) = take() else { continue };
+                    assert!(take().is_err(), "two hold the lock");
+                    std::fs::remove_file(&path).unwrap();
+                    drop(lock);
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use taffrail::testkit::storage_suite;
-use taffrail::{FileStorage, Reads};
+use taffrail::{FileStorage, MemoryStorage, Reads};
 
 fn check_files(make: impl Fn() -> FileStorage) {
     let homes = RefCell::new(Vec::new());
@@ -35,4 +35,9 @@ fn mapped_files_of_which_two_are_open() {
 #[test]
 fn buffered_files_of_which_one_is_open() {
     check_files(|| FileStorage::new().reads(Reads::Buffered).open_files(1));
+}
+
+#[test]
+fn memory() {
+    storage_suite(&|| (Arc::new(MemoryStorage::new(7)), "/".into()));
 }

@@ -140,8 +140,9 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// where a copy took its place and only the directory could not be synced, the new one.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
-    /// Gives the file another name in the same directory, replacing what has that name. It is an error, and
-    /// nothing is renamed, if the file does not stand under its name any more.
+    /// Gives the file another name in the same directory, replacing what has that name. A name in another
+    /// directory is an error ([`io::ErrorKind::InvalidInput`]), and so it is if the file does not stand under its
+    /// name any more; then nothing is renamed.
     fn rename(&self, to: &Path) -> io::Result<()>;
 
     /// Makes what was written, extended and cut before the call durable, by whatever handle (assumption 1). An

@@ -283,11 +283,15 @@ fn rename_through_the_handle(storage: &dyn Storage, directory: &Path) {
     assert_eq!(names(storage, directory), ["3"]);
     assert_eq!(read(&*storage.open(&third, 0).expect("opened")), "c");
 
+    storage.create_directory(&directory.join("inner")).expect("created");
+    fails(file.rename(&directory.join("inner/3")), ErrorKind::InvalidInput, "renaming into another directory");
+    assert_eq!(names(storage, directory), ["3", "inner"]);
+
     storage.remove(&third).expect("removed");
     fails(file.rename(&first), ErrorKind::NotFound, "renaming a file that is gone");
     drop(create(storage, &third, b"another"));
     assert!(file.rename(&first).is_err(), "another file under its name is not renamed");
-    assert_eq!(names(storage, directory), ["3"]);
+    assert_eq!(names(storage, directory), ["3", "inner"]);
 }
 
 fn removed_while_open(storage: &dyn Storage, directory: &Path) {
@@ -414,8 +418,8 @@ fn readers_beside_the_writer(storage: &dyn Storage, directory: &Path) {
 fn writer(file: &dyn StorageFile, directory: &Path, told: &Told) {
     let mut end = 0;
     for round in 0..60_u64 {
-        for _ in 0..20 {
-            let records: Vec<u8> = (0..8).flat_map(|i| record(end + i * RECORD_BYTES, round)).collect();
+        for _ in 0..4 {
+            let records: Vec<u8> = (0..512).flat_map(|i| record(end + i * RECORD_BYTES, round)).collect();
             write(file, end, &records);
             end += records.len() as u64;
             told.end.store(end, Ordering::Release);
@@ -443,9 +447,10 @@ fn reader(file: &dyn StorageFile, told: &Told, reads: &AtomicU64, seed: u64) {
         count += 1;
         let cuts = told.cuts.load(Ordering::SeqCst);
         let end = told.end.load(Ordering::SeqCst);
-        let asked = if (count + seed).is_multiple_of(3) { u64::MAX } else { end };
-        let bytes = file.read(0..asked).expect("a read succeeds");
-        if told.cuts.load(Ordering::SeqCst) == cuts {
+        // Now all that was told, now what is being written behind it.
+        let asked = if (count + seed).is_multiple_of(3) { 0..u64::MAX } else { end..u64::MAX };
+        let bytes = file.read(asked.clone()).expect("a read succeeds");
+        if asked.start == 0 && told.cuts.load(Ordering::SeqCst) == cuts {
             assert!(bytes.len() as u64 >= end, "bytes that were written are not there");
             check_records(&bytes[..usize::try_from(end).expect("a small file")]);
         }

@@ -371,6 +371,9 @@ impl StorageFile for Handle {
 
     fn rename(&self, to: &Path) -> io::Result<()> {
         let mut name = self.name.lock();
+        if to.parent() != name.path.parent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the new name is in another directory"));
+        }
         self.check(&name)?;
         fs::rename(&name.path, to)?;
         name.path = to.to_path_buf();
