@@ -43,15 +43,22 @@ pub struct Appended<'p> {
     /// The offsets of the records.
     pub offsets: Range<Offset>,
     partition: &'p Partition,
+    /// The generation of the shared sync that the offsets are marks of.
+    generation: u64,
 }
 
 impl Appended<'_> {
     /// Returns when the records are stored as the partition's durability promises. One sync serves all who wait.
     ///
     /// # Errors
-    /// What the sync failed with; [`Error::UnexpectedEnd`] where the records were truncated meanwhile.
+    /// What the sync failed with; [`Error::Superseded`] where the log was truncated or reopened meanwhile.
     pub fn wait(self) -> Result<()> {
-        if self.partition.inner.is_synced() { self.partition.sync_to(self.offsets.end) } else { Ok(()) }
+        let inner = &*self.partition.inner;
+        if !inner.is_synced() {
+            return Ok(());
+        }
+        inner.check_readable()?;
+        inner.sync_to(self.offsets.end, self.generation)
     }
 }
 
@@ -91,9 +98,11 @@ impl Partition {
         let mut writer = self.inner.writer.lock();
         self.inner.check_writable()?;
         let start = self.inner.append_replica(&mut writer, batches, &headers)?;
+        let offsets = start..self.inner.picture.end();
+        let generation = self.inner.sync.generation();
         drop(writer);
         self.inner.changed.notify();
-        Ok(Appended { offsets: start..self.inner.picture.end(), partition: self })
+        Ok(Appended { offsets, partition: self, generation })
     }
 
     fn append_client(&self, expected_end: Option<Offset>, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
@@ -108,10 +117,11 @@ impl Partition {
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
         let offsets = inner.append_sealed(&mut writer, expected_end, header, batch.sealed())?;
+        let generation = inner.sync.generation();
         drop(writer);
         inner.changed.notify();
         batch.clear();
-        Ok(Appended { offsets, partition: self })
+        Ok(Appended { offsets, partition: self, generation })
     }
 
     /// Closes the active segment and begins a new one at the end; an empty one is left as it is.

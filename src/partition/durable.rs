@@ -39,7 +39,8 @@ impl Partition {
     /// # Errors
     /// What the sync failed with: the partition is poisoned then.
     pub fn sync(&self) -> Result<()> {
-        self.sync_to(self.inner.picture.end())
+        self.inner.check_writable()?;
+        self.inner.flush()
     }
 
     /// Returns when everything below `offset` is synced; one sync serves all who wait.
@@ -48,7 +49,7 @@ impl Partition {
     /// [`Error::UnexpectedEnd`] where the log ends below `offset`, and as [`Partition::sync`].
     pub fn sync_to(&self, offset: Offset) -> Result<()> {
         self.inner.check_writable()?;
-        self.inner.sync_to(offset)
+        self.inner.sync_to(offset, self.inner.sync.generation())
     }
 
     /// Syncs several partitions, each up to its end.
@@ -112,11 +113,24 @@ impl Partition {
 }
 
 impl Inner {
-    pub(super) fn sync_to(&self, offset: Offset) -> Result<()> {
+    /// Syncs up to a mark that was taken in a generation of the shared sync.
+    pub(super) fn sync_to(&self, offset: Offset, generation: u64) -> Result<()> {
         let publish = |end| self.stored_synced(Offset(end));
-        let reached = self.sync.sync_to(offset.0, || self.run_sync(), publish)?;
+        let outcome = self.sync.sync_to(offset.0, generation, || self.run_sync(), publish);
         self.changed.notify();
-        if reached { Ok(()) } else { Err(Error::UnexpectedEnd { expected: offset, end: self.picture.end() }) }
+        outcome
+    }
+
+    /// Syncs all that was appended.
+    pub(super) fn flush(&self) -> Result<()> {
+        loop {
+            let generation = self.sync.generation();
+            match self.sync_to(self.picture.end(), generation) {
+                // Some of it was taken back meanwhile: what is left is synced.
+                Err(Error::Superseded { .. } | Error::UnexpectedEnd { .. }) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// After a sync of the shared kind; no reset of it can happen meanwhile.

@@ -59,7 +59,7 @@ impl Partition {
         inner.check_writable()?;
         let mut done = Maintenance::default();
         if inner.flush_due().is_some_and(|due| due <= now.monotonic) {
-            inner.sync_to(inner.picture.end())?;
+            inner.flush()?;
             done.synced = true;
         }
         let mut writer = inner.writer.lock();

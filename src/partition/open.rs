@@ -157,7 +157,7 @@ impl Partition {
         inner.transactional.store(history.transactions, Ordering::Release);
         inner.committed.fetch_min(marks.end.0, Ordering::AcqRel);
         inner.unsynced_since.store(0, Ordering::Release);
-        inner.sync.reset(synced.0);
+        inner.sync.reset(synced.0, inner.sync.synced().min(marks.end.0));
         inner.picture.replace(view, marks);
         inner.stored(marks.high_watermark);
         *inner.recovery.lock() = Arc::new(recovery);

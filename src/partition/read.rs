@@ -272,7 +272,7 @@ impl Inner {
             if self.changed.wait_until(ready, remaining) || !flush_is_due {
                 return Ok(());
             }
-            self.sync_to(self.picture.end())?;
+            self.flush()?;
         }
     }
 }

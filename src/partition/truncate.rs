@@ -70,7 +70,7 @@ impl Inner {
     /// The log ends at `to` from now on.
     fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
         self.home.write_recovery_point(self.recovery_point().min(to))?;
-        self.sync.reset(self.sync.synced().min(to.0));
+        self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
         self.unsynced_since.store(0, Ordering::Release);
         self.picture.lower(to);
