@@ -14,6 +14,7 @@ use crate::record::batches::{Batch, BatchIter, Batches};
 use crate::record::control::ControlRecord;
 use crate::record::decode::{RecordView, Records};
 use crate::segment::{AbortedTransaction, ReadBounds, SegmentReader};
+use crate::sync::Arc as Pointer;
 use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp};
 
 /// How a partition is read.
@@ -246,7 +247,7 @@ impl Inner {
                 return outcome;
             }
             let (view_now, marks_now) = self.picture.load();
-            if Arc::ptr_eq(&view, &view_now) && marks_now.reach(marks) {
+            if Pointer::ptr_eq(&view, &view_now) && marks_now.reach(marks) {
                 return outcome;
             }
         }

@@ -14,9 +14,11 @@
 //! - The end is the writer's; readers go by the high watermark or the last stable offset unless they ask for
 //!   the log's end.
 
+use std::sync::Arc;
+
 use crate::segment::SegmentReader;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Swap};
+use crate::sync::{Arc as Pointer, Swap};
 use crate::types::{LeaderEpoch, Offset};
 
 /// The segments of a log as they were at one moment.
@@ -100,7 +102,7 @@ pub(super) struct Picture<V = View> {
 impl<V> Picture<V> {
     pub(super) fn new(view: V, marks: Marks) -> Self {
         Self {
-            view: Swap::new(Arc::new(view)),
+            view: Swap::new(Pointer::new(view)),
             end: AtomicU64::new(marks.end.0),
             high_watermark: AtomicU64::new(marks.high_watermark.0),
             last_stable: AtomicU64::new(marks.last_stable.0),
@@ -108,13 +110,13 @@ impl<V> Picture<V> {
     }
 
     /// A view, and marks that do not lie beyond it.
-    pub(super) fn load(&self) -> (Arc<V>, Marks) {
+    pub(super) fn load(&self) -> (Pointer<V>, Marks) {
         let before = self.marks();
         let view = self.view.load();
         (view, before.least(self.marks()))
     }
 
-    pub(super) fn view(&self) -> Arc<V> {
+    pub(super) fn view(&self) -> Pointer<V> {
         self.view.load()
     }
 
@@ -161,12 +163,12 @@ impl<V> Picture<V> {
     }
 
     /// Publishes the next view; returns the one before, so that it is dropped outside of any lock.
-    pub(super) fn publish(&self, view: V) -> Arc<V> {
-        self.view.store(Arc::new(view))
+    pub(super) fn publish(&self, view: V) -> Pointer<V> {
+        self.view.store(Pointer::new(view))
     }
 
     /// Everything anew, after a recovery of the same partition: the marks sink, the view changes, the marks rise.
-    pub(super) fn replace(&self, view: V, marks: Marks) -> Arc<V> {
+    pub(super) fn replace(&self, view: V, marks: Marks) -> Pointer<V> {
         self.lower(marks.end.min(marks.high_watermark).min(marks.last_stable));
         let before = self.publish(view);
         self.raise_end(marks.end);
