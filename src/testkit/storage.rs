@@ -45,6 +45,7 @@ pub fn storage_suite(make: &dyn Fn() -> (Arc<dyn Storage>, PathBuf)) {
         many_files_at_once,
         handles_follow_each_other,
         readers_beside_the_writer,
+        writers_beside_each_other,
     ];
     for check in CHECKS {
         let (storage, directory) = make();
@@ -417,7 +418,7 @@ fn readers_beside_the_writer(storage: &dyn Storage, directory: &Path) {
 
 fn writer(file: &dyn StorageFile, directory: &Path, told: &Told) {
     let mut end = 0;
-    for round in 0..60_u64 {
+    for round in 0..40_u64 {
         for _ in 0..4 {
             let records: Vec<u8> = (0..512).flat_map(|i| record(end + i * RECORD_BYTES, round)).collect();
             write(file, end, &records);
@@ -463,4 +464,40 @@ fn reader(file: &dyn StorageFile, told: &Told, reads: &AtomicU64, seed: u64) {
     }
     assert!(held.iter().all(|(lent, copy)| lent == copy), "what was read has changed");
     reads.fetch_add(count, Ordering::Relaxed);
+}
+
+/// Each of three threads writes two files of its own and reads those of the others, so that an implementation
+/// that closes files closes them under each other's hands.
+fn writers_beside_each_other(storage: &dyn Storage, directory: &Path) {
+    const PIECE: usize = 5_000;
+    let files: Vec<_> = (0..6).map(|index| create(storage, &directory.join(format!("{index}.0")), b"")).collect();
+    let ends: Vec<AtomicU64> = files.iter().map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        for own in 0..3 {
+            let (files, ends) = (&files, &ends);
+            scope.spawn(move || {
+                for round in 0..60 {
+                    let index = own + 3 * (round % 2);
+                    let (file, byte) = (&*files[index], u8::try_from(index).expect("a few files"));
+                    let end = ends[index].load(Ordering::Relaxed);
+                    write(file, end, &[byte; PIECE]);
+                    ends[index].store(end + PIECE as u64, Ordering::Release);
+                    if round % 5 == 0 {
+                        file.sync().expect("synced");
+                    }
+                    if round % 7 == 0 {
+                        file.rename(&directory.join(format!("{index}.{round}"))).expect("renamed");
+                    }
+                    let other = (own + round) % files.len();
+                    let end = ends[other].load(Ordering::Acquire);
+                    let bytes = files[other].read(end / 2..end).expect("a read succeeds");
+                    assert_eq!(bytes.len() as u64, end - end / 2);
+                    assert!(bytes.iter().all(|byte| usize::from(*byte) == other), "the bytes of another file");
+                }
+            });
+        }
+    });
+    for (file, end) in files.iter().zip(&ends) {
+        assert_eq!(file.len().expect("a length"), end.load(Ordering::Relaxed));
+    }
 }

@@ -439,3 +439,54 @@ impl Drop for Handle {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::super::Storage;
+    use super::super::FileStorage;
+    use super::*;
+
+    fn open(path: &Path) -> Arc<Handle> {
+        let file = fs::File::options().read(true).write(true).open(path).expect("opened");
+        let metadata = file.metadata().expect("metadata");
+        Handle::new(&Arc::new(Pool::new(1)), path, file, &metadata, 0, false)
+    }
+
+    /// The system reports an error of writing back once to each descriptor. If the pool's sync gets it, the
+    /// owner's next sync must return it all the same: it would take the lost bytes for durable.
+    #[test]
+    fn a_sync_that_failed_for_the_pool_fails_the_owners_next() {
+        const EINVAL: i32 = 22;
+        let device = open(Path::new("/dev/null")); // takes every write, and cannot be synced
+        device.write(0, &[IoSlice::new(b"lost")]).expect("written");
+        assert!(!device.sync_for_pool());
+        assert_eq!((*device.untold.lock(), device.close()), (Some(EINVAL), Closing::Unsynced));
+
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        drop(FileStorage::new().create(&path, 0).expect("created"));
+        let file = open(&path);
+        file.write(0, &[IoSlice::new(b"lost")]).expect("written");
+        *file.untold.lock() = Some(EINVAL);
+        assert_eq!(file.sync().expect_err("the pool's").raw_os_error(), Some(EINVAL));
+        assert_eq!(file.close(), Closing::Unsynced, "the bytes do not count as synced by that");
+        file.sync().expect("synced");
+        assert_eq!(file.close(), Closing::Closed);
+    }
+
+    /// A sync covers the writes that were done when it began, not those that came while it ran.
+    #[test]
+    fn only_what_was_written_before_a_sync_counts_as_synced() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        drop(FileStorage::new().create(&path, 0).expect("created"));
+        let file = open(&path);
+        assert!(!file.is_unsynced());
+        file.extend(10).expect("extended");
+        assert!(file.is_unsynced());
+        file.sync().expect("synced");
+        file.truncate(3).expect("cut");
+        assert!(file.is_unsynced(), "a new length is unsynced too");
+        assert!(file.sync_for_pool() && !file.is_unsynced());
+    }
+}
