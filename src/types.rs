@@ -154,7 +154,7 @@ impl fmt::Display for TopicPartition {
 }
 
 /// Kafka's rules for a topic's name; the error is the rule that was broken.
-fn check_topic_name(topic: &str) -> std::result::Result<(), &'static str> {
+pub(crate) fn check_topic_name(topic: &str) -> std::result::Result<(), &'static str> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     match topic {
         "" => Err("a topic's name is not empty"),

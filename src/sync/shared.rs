@@ -10,6 +10,10 @@
 //!  waiter B   lock  A syncs -> wait ............................... 5 <= 7: done
 //!  waiter C   lock  A syncs -> wait ............................... 9 >  7: lead
 //! ```
+//!
+//! What was written may be taken back (a truncation) or read anew from the disk (a reopen) while a sync
+//! runs. Both call [`SharedSync::reset`], after which the outcome of a sync that began before counts for
+//! nothing: neither its end nor its failure.
 
 use super::atomic::{AtomicU64, Ordering};
 use super::{Condvar, Mutex};
@@ -27,16 +31,15 @@ pub(crate) struct SharedSync {
 struct State {
     running: bool,
     failed: Option<Error>,
+    /// Counts the resets: a sync that began under another number is void.
+    generation: u64,
 }
 
 impl SharedSync {
     /// Everything below `synced` is synced already.
     pub(crate) fn new(synced: u64) -> Self {
-        Self {
-            state: Mutex::new(State { running: false, failed: None }),
-            ended: Condvar::new(),
-            synced: AtomicU64::new(synced),
-        }
+        let state = State { running: false, failed: None, generation: 0 };
+        Self { state: Mutex::new(state), ended: Condvar::new(), synced: AtomicU64::new(synced) }
     }
 
     /// Up to where everything is synced.
@@ -44,55 +47,70 @@ impl SharedSync {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Returns once everything below `mark` is synced. `run` syncs what has been written so far and answers
-    /// up to where that was; it must cover whatever was written before it was called.
-    pub(crate) fn sync_to(&self, mark: u64, mut run: impl FnMut() -> Result<u64>) -> Result<()> {
-        if self.synced() >= mark {
-            return Ok(());
-        }
+    /// Returns once everything below `mark` is synced: `true`, or `false` where a sync of all there is ended
+    /// below it, because what stood there was taken back.
+    ///
+    /// `run` syncs what has been written so far and answers up to where that was; it must cover whatever was
+    /// written before it was called. `publish` is told that end unless a reset came between; no reset can
+    /// happen while it runs.
+    pub(crate) fn sync_to(
+        &self,
+        mark: u64,
+        mut run: impl FnMut() -> Result<u64>,
+        mut publish: impl FnMut(u64),
+    ) -> Result<bool> {
         let mut state = self.state.lock();
         loop {
             if let Some(failed) = &state.failed {
                 return Err(failed.clone());
             }
             if self.synced() >= mark {
-                return Ok(());
+                return Ok(true);
             }
             if state.running {
                 self.ended.wait(&mut state);
                 continue;
             }
             state.running = true;
+            let generation = state.generation;
             drop(state);
             let outcome = run();
             state = self.state.lock();
+            if state.generation != generation {
+                continue;
+            }
             state.running = false;
+            self.ended.notify_all();
             match outcome {
-                Ok(end) => self.raise(end),
+                Ok(end) => {
+                    self.synced.fetch_max(end, Ordering::AcqRel);
+                    publish(end);
+                    if end < mark {
+                        return Ok(false);
+                    }
+                }
                 Err(error) => state.failed = Some(error),
             }
-            self.ended.notify_all();
         }
     }
 
-    /// Something else (a roll, a close) has synced everything below `mark`.
+    /// Something else (a roll) has synced everything below `mark`, of what no reset has taken back.
     pub(crate) fn raise(&self, mark: u64) {
         self.synced.fetch_max(mark, Ordering::AcqRel);
     }
 
     /// Fails whoever waits and whoever comes, until [`Self::reset`].
-    pub(crate) fn fail(&self, error: Error) {
+    pub(crate) fn fail(&self, error: &Error) {
         let mut state = self.state.lock();
-        state.failed.get_or_insert(error);
+        state.failed.get_or_insert_with(|| error.clone());
         self.ended.notify_all();
     }
 
-    /// Begins anew: everything below `synced` is synced, nothing has failed. Waits for a sync under way.
+    /// Begins anew: everything below `synced` is synced, nothing has failed, a sync under way counts for nothing.
     pub(crate) fn reset(&self, synced: u64) {
         let mut state = self.state.lock();
-        while state.running {
-            self.ended.wait(&mut state);
-        }
+        state.generation += 1;
+        state.running = false;
         state.failed = None;
         self.synced.store(synced, Ordering::Release);
         self.ended.notify_all();
@@ -118,7 +136,7 @@ mod loom_tests {
                     shared.2.fetch_max(end, Ordering::AcqRel);
                     Ok(end)
                 };
-                shared.0.sync_to(mark, run).expect("no sync fails here");
+                assert!(shared.0.sync_to(mark, run, |_| ()).expect("no sync fails here"));
                 assert!(shared.2.load(Ordering::Acquire) >= mark);
             };
             let other = Arc::clone(&shared);
@@ -134,9 +152,30 @@ mod loom_tests {
         loom::model(|| {
             let shared = Arc::new(SharedSync::new(0));
             let other = Arc::clone(&shared);
-            let thread = loom::thread::spawn(move || other.sync_to(1, || Err(Error::TimedOut)).is_err());
-            assert!(shared.sync_to(1, || Err(Error::TimedOut)).is_err());
+            let thread = loom::thread::spawn(move || other.sync_to(1, || Err(Error::TimedOut), |_| ()).is_err());
+            assert!(shared.sync_to(1, || Err(Error::TimedOut), |_| ()).is_err());
             assert!(thread.join().expect("the other waiter does not panic"));
+        });
+    }
+
+    /// A truncation during a sync: what the sync saw and the truncation took back is never published.
+    #[test]
+    fn loom_a_reset_voids_the_sync_under_way() {
+        loom::model(|| {
+            let shared = Arc::new((SharedSync::new(0), AtomicU64::new(2), AtomicU64::new(0)));
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                let run = || Ok(other.1.load(Ordering::Acquire));
+                other.0.sync_to(2, run, |end| other.2.store(end, Ordering::Release))
+            });
+            shared.1.store(1, Ordering::Release);
+            let published_before = {
+                shared.0.reset(0);
+                shared.2.swap(0, Ordering::AcqRel)
+            };
+            let reached = thread.join().expect("the waiter does not panic").expect("no sync fails here");
+            assert!(shared.2.load(Ordering::Acquire) <= 1, "published what was taken back");
+            assert!(published_before == 2 || published_before == 1 || !reached);
         });
     }
 }

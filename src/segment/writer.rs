@@ -1,0 +1,544 @@
+//! The one writer's handle of a segment.
+//!
+//! An append is one write, an index entry per batch that is due one (`indexer.rs`), and then the new size is
+//! published. A write that failed is taken back to the published size before the error is returned.
+//!
+//! ```text
+//!  .log   | batches ............... | zeros ...... |
+//!         0                       size          file_end
+//!                                   `-- the window: filled and synced ahead, so that a sync need not wait for the
+//!                                       filesystem's journal; cut off when the segment is sealed
+//! ```
+//!
+//! The file's length says nothing about the log in it while the segment is open.
+//!
+//! What the writer needs to know about a loaded segment (where its indexes stand, its greatest timestamp) is looked
+//! up before the first append, not when it is opened. The final entry of its time index is taken back then, so that
+//! the indexes of a log that was closed in between are those that a recovery would build.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::files::{self, Files, Kind};
+use super::indexer::Indexer;
+use super::offset_index::OffsetIndex;
+use super::reader::{Picture, SegmentReader, unwritten, written};
+use super::roll::{self, Fill};
+use super::rules::Rules;
+use super::scan::resync;
+use super::time_index::TimeIndex;
+use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex, refused};
+use super::{Incoming, RollReason, SegmentConfig};
+use crate::error::{Error, Result};
+use crate::record::batch::BatchHeader;
+use crate::storage::{FileStorage, Storage};
+use crate::types::{Offset, Timestamp};
+
+/// A segment's file holds at most as many bytes as an index entry can point to.
+const SEGMENT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+/// How much is zeroed or written again at once.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// One `.log` file with its indexes, as its one writer holds it. Readers hold its [`SegmentReader`].
+///
+/// ```
+/// use std::path::Path;
+/// use taffrail::{BatchBuilder, BatchHeader, MemoryStorage, Offset, ReadBounds, Record, Segment, SegmentConfig, Timestamp};
+///
+/// let storage = MemoryStorage::new(1).shared();
+/// let mut segment =
+///     Segment::create(&storage, Path::new("/"), Offset(0), &SegmentConfig::default(), Timestamp(0))?;
+/// let mut batch = BatchBuilder::new();
+/// batch.push(&Record::new("placed").key("customer-7"))?;
+/// let bytes = batch.encode()?;
+/// let header = BatchHeader::parse(bytes).expect("it was just made");
+/// segment.append(bytes, &[header])?;
+///
+/// let found = segment.reader().read(Offset(0), 1 << 20, &ReadBounds::default())?;
+/// assert_eq!(found.next, Offset(1));
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Segment {
+    pub(super) reader: Arc<SegmentReader>,
+    pub(super) config: SegmentConfig,
+    created: Option<Timestamp>,
+    pub(super) file_end: u64,
+    pub(super) live: Option<Live>,
+    /// It was cut, so that its time index may lack the final entry.
+    was_cut: bool,
+    /// The transaction index's file may have bytes behind its last entry.
+    transactions_torn: bool,
+}
+
+/// What the writer knows once it appends.
+#[derive(Debug)]
+pub(super) struct Live {
+    offsets: Arc<OffsetIndex>,
+    times: Arc<TimeIndex>,
+    indexer: Indexer,
+    first_timestamp: Option<Timestamp>,
+}
+
+impl Segment {
+    /// Opens the segment whose `.log` is at `path`, by itself, with default settings: to look into it. The file's
+    /// length is taken for the log's.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`] where the file is not named by its base offset in twenty digits; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(base) = files::base_of(&name) else {
+            return Err(Error::InvalidName {
+                name,
+                reason: "a segment is named by its base offset, in 20 digits, and .log",
+            });
+        };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let storage: Arc<dyn Storage> = Arc::new(FileStorage::new());
+        let len = storage.open(path, 0).and_then(|file| file.len()).map_err(|e| Error::io("open", path, e))?;
+        Self::load(&storage, directory, base, len, &SegmentConfig::default())
+    }
+
+    /// Begins an empty segment with the given base offset. `created` is the wall time: what its age is counted from
+    /// where records have no timestamps.
+    pub fn create(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        base: Offset,
+        config: &SegmentConfig,
+        created: Timestamp,
+    ) -> Result<Self> {
+        let mut segment = Self::new(storage, directory, base, 0, config, true)?;
+        segment.created = Some(created);
+        segment.go_live(
+            Arc::new(OffsetIndex::in_files(base, &segment.reader.files)),
+            Arc::new(TimeIndex::in_files(base, &segment.reader.files)),
+            Indexer::new(config.index_interval_bytes),
+            None,
+        );
+        Ok(segment)
+    }
+
+    /// Opens a segment that is there. `len`, the length of its `.log` file, is taken for the log's; no record and no
+    /// index is read.
+    pub fn load(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        base: Offset,
+        len: u64,
+        config: &SegmentConfig,
+    ) -> Result<Self> {
+        Self::new(storage, directory, base, len, config, false)
+    }
+
+    fn new(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        base: Offset,
+        len: u64,
+        config: &SegmentConfig,
+        create: bool,
+    ) -> Result<Self> {
+        let capacity = len.max(config.segment_bytes.into());
+        let files = Files::new(storage, directory, base, capacity, config.index_bytes_max.into(), create)?;
+        let reader = SegmentReader::new(Arc::new(files), base, *config, len, Picture::default());
+        Ok(Self::of_reader(Arc::new(reader), len))
+    }
+
+    pub(super) fn of_reader(reader: Arc<SegmentReader>, file_end: u64) -> Self {
+        Self {
+            config: reader.config,
+            reader,
+            created: None,
+            file_end,
+            live: None,
+            was_cut: false,
+            transactions_torn: false,
+        }
+    }
+
+    /// What readers share. [`Segment::truncate`] and [`Segment::cut`] replace it.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<SegmentReader> {
+        &self.reader
+    }
+
+    /// The offset in the file's name.
+    #[must_use]
+    pub fn base_offset(&self) -> Offset {
+        self.reader.base
+    }
+
+    /// The bytes of log in the segment.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.reader.size()
+    }
+
+    /// The offset index, opened where it is not. It is a hint: one that cannot be opened or built is empty.
+    ///
+    /// ```no_run
+    /// use taffrail::{Offset, Segment};
+    /// let segment = Segment::open("./data/orders-2/00000000000002000000.log")?;
+    /// let entry = segment.index().lookup(Offset(2_350_000));
+    /// # Ok::<(), taffrail::Error>(())
+    /// ```
+    #[must_use]
+    pub fn index(&self) -> Arc<OffsetIndex> {
+        let found = self.reader.offsets(&Rules::bare(self.reader.base));
+        found.unwrap_or_else(|_| Arc::new(OffsetIndex::new(self.reader.base)))
+    }
+
+    /// The time index, opened where it is not. It is a hint: one that cannot be opened or built is empty.
+    #[must_use]
+    pub fn time_index(&self) -> Arc<TimeIndex> {
+        let found = self.reader.times(&Rules::bare(self.reader.base));
+        found.unwrap_or_else(|_| Arc::new(TimeIndex::new(self.reader.base)))
+    }
+
+    /// Appends batches with one write; `headers` are those of the batches in `bytes`, in order, with the offsets that
+    /// they have there. Readers see all of them or none.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`] where the file would grow beyond 2^31 − 1 bytes. [`Error::Io`] where the write failed:
+    /// the log is as before. [`Error::Poisoned`] where that could not be made true: the segment takes no more writes.
+    pub fn append(&mut self, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
+        let position = self.size();
+        let size = bytes.len() as u64;
+        debug_assert_eq!(headers.iter().map(BatchHeader::size).sum::<u64>(), size);
+        if position + size > SEGMENT_BYTES_MAX {
+            return Err(Error::BatchTooLarge { size, limit: SEGMENT_BYTES_MAX - position.min(SEGMENT_BYTES_MAX) });
+        }
+        self.ready()?;
+        if let Err(error) = self.reader.files.log().write(position, &[IoSlice::new(bytes)]) {
+            return Err(self.take_back(position, size, error));
+        }
+        self.file_end = self.file_end.max(position + size);
+        self.index_batches(position, headers);
+        self.reader.publish(position + size);
+        Ok(())
+    }
+
+    fn index_batches(&mut self, position: u64, headers: &[BatchHeader]) {
+        let Some(live) = &mut self.live else { return };
+        if position == 0 {
+            live.first_timestamp = headers.first().and_then(BatchHeader::max_timestamp);
+        }
+        let mut at = position;
+        let mut added = false;
+        for header in headers {
+            added |= live.indexer.batch(at, header, &live.offsets, &live.times);
+            at += header.size();
+        }
+        if added {
+            let blocks = live.offsets.table().write_blocks().and_then(|()| live.times.table().write_blocks());
+            blocks.unwrap_or_else(|error| unwritten((), &error));
+        }
+    }
+
+    /// Makes the file what it was before a write of `size` bytes failed; the error to answer with.
+    fn take_back(&mut self, position: u64, size: u64, error: io::Error) -> Error {
+        let restored = if self.file_end > position {
+            self.zero(position..self.file_end.min(position + size)).and_then(|()| self.cut_file(self.file_end))
+        } else {
+            self.cut_file(position)
+        };
+        let error = self.reader.files.error("write", Kind::Log, error);
+        match restored {
+            Ok(()) => error,
+            Err(_) => Error::Poisoned { path: self.reader.files.directory().to_owned(), cause: Arc::new(error) },
+        }
+    }
+
+    fn zero(&self, range: std::ops::Range<u64>) -> io::Result<()> {
+        let zeros = vec![0; usize::try_from((range.end - range.start).min(CHUNK_BYTES)).unwrap_or(0)];
+        let mut at = range.start;
+        while at < range.end {
+            let len = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(zeros.len());
+            self.reader.files.log().write(at, &[IoSlice::new(&zeros[..len])])?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn cut_file(&self, len: u64) -> io::Result<()> {
+        self.reader.files.log().truncate(len)
+    }
+
+    /// Looks up where the indexes stand, once.
+    fn ready(&mut self) -> Result<()> {
+        if self.live.is_some() {
+            return Ok(());
+        }
+        let rules = Rules::bare(self.reader.base);
+        let times = self.reader.times(&rules)?;
+        let offsets = self.reader.offsets(&rules)?;
+        let last = offsets.last();
+        let end = last.map_or(self.reader.base, |entry| entry.offset.plus(1));
+        let times =
+            if times.last().is_some_and(|entry| entry.offset >= end) { Arc::new(times.truncated(end)) } else { times };
+        let mut indexer = Indexer::new(self.config.index_interval_bytes);
+        indexer.last_position = last.map_or(0, |entry| entry.position);
+        indexer.max = times.last();
+        self.see_tail(&mut indexer, &rules)?;
+        let first_timestamp = self.reader.first_timestamp()?;
+        self.go_live(offsets, times, indexer, first_timestamp);
+        Ok(())
+    }
+
+    /// Takes in the timestamps behind the offset index's last entry.
+    fn see_tail(&self, indexer: &mut Indexer, rules: &Rules<'_>) -> Result<()> {
+        let mut cursor = self.reader.headers(self.size());
+        let (mut at, mut due) = (indexer.last_position, rules.anywhere());
+        while at < self.size() {
+            let header = cursor.header(at, rules, due).map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
+            let Ok(header) = header else { break };
+            indexer.see(&header);
+            at += header.size();
+            due = rules.behind(&header);
+        }
+        Ok(())
+    }
+
+    fn go_live(
+        &mut self,
+        offsets: Arc<OffsetIndex>,
+        times: Arc<TimeIndex>,
+        indexer: Indexer,
+        first_timestamp: Option<Timestamp>,
+    ) {
+        let picture = Picture { offsets: Some(Arc::clone(&offsets)), times: Some(Arc::clone(&times)), built: false };
+        self.reader.set_picture(picture, true);
+        self.live = Some(Live { offsets, times, indexer, first_timestamp });
+        self.was_cut = false;
+    }
+
+    /// Why the segment should be closed before `incoming` is appended, if it should. `segment_age` bounds the
+    /// distance of the incoming timestamp from that of the segment's first batch.
+    pub fn roll_reason(
+        &mut self,
+        incoming: &Incoming,
+        segment_age: Option<Duration>,
+        now: Timestamp,
+    ) -> Option<RollReason> {
+        let ready = self.ready();
+        let live = self.live.as_ref().filter(|_| ready.is_ok());
+        let fill = Fill {
+            base: self.reader.base,
+            size: self.size(),
+            first_timestamp: live.and_then(|live| live.first_timestamp),
+            offset_entries: live.map_or(0, |live| live.offsets.len()),
+            time_entries: live.map_or(0, |live| live.times.len()),
+            created: self.created(now),
+        };
+        roll::roll_reason(&fill, incoming, &self.config, segment_age, now)
+    }
+
+    /// When the segment was begun; of one that was loaded, when its file was last written before that.
+    fn created(&mut self, now: Timestamp) -> Timestamp {
+        *self.created.get_or_insert_with(|| self.reader.modified().unwrap_or(now))
+    }
+
+    /// Where fewer than `at_least` bytes of zeros are left behind the log's end, makes them `window`, but the file no
+    /// longer than a segment gets. Says whether the file has grown.
+    pub fn fill_window(&mut self, at_least: u64, window: u64) -> Result<bool> {
+        let size = self.size();
+        let limit = u64::from(self.config.segment_bytes).min(SEGMENT_BYTES_MAX);
+        let wanted = size.saturating_add(window).min(limit);
+        if self.file_end - size >= at_least || wanted <= self.file_end {
+            return Ok(false);
+        }
+        let extended = self.reader.files.log().extend(wanted);
+        if extended.is_ok() {
+            self.file_end = wanted;
+        } else {
+            self.file_end = self.reader.files.log().len().unwrap_or(wanted).max(self.file_end);
+        }
+        extended.map(|()| true).map_err(|e| self.reader.files.error("extend", Kind::Log, e))
+    }
+
+    /// Cuts the file to the log's end. Says whether it has shrunk.
+    pub fn cut_window(&mut self) -> Result<bool> {
+        if self.file_end <= self.size() {
+            return Ok(false);
+        }
+        self.cut_file(self.size()).map_err(|e| self.reader.files.error("truncate", Kind::Log, e))?;
+        self.file_end = self.size();
+        Ok(true)
+    }
+
+    /// Closes the segment: the time index gets its final entry, the indexes are written out and let go of, the window
+    /// is cut off. Nothing is synced. Appending goes on from here as if it had not been closed. An index that cannot
+    /// be written stays in memory; that fails nothing.
+    pub fn seal(&mut self) -> Result<()> {
+        self.cut_window()?;
+        if self.was_cut {
+            self.ready()?;
+        }
+        if let Some(live) = self.live.take() {
+            live.indexer.finish(&live.times);
+            self.reader.set_picture(written(live.offsets, live.times, false), false);
+        }
+        Ok(())
+    }
+
+    /// Writes the indexes out and lets go of their memory: from here on the files are searched. An index that cannot
+    /// be written stays in memory.
+    pub fn drop_index_memory(&mut self) -> Result<()> {
+        if let Some(live) = self.live.take() {
+            let picture = written(live.offsets, live.times, false);
+            self.reader.set_picture(picture.clone(), true);
+            if let (Some(offsets), Some(times)) = (picture.offsets, picture.times) {
+                self.live = Some(Live { offsets, times, ..live });
+            }
+        }
+        if !self.transactions_torn {
+            self.reader.set_transactions(None);
+        }
+        Ok(())
+    }
+
+    /// Makes the `.log`, and the transaction index, durable. [`SegmentReader::sync`] does the same without the writer.
+    pub fn sync(&self) -> Result<()> {
+        self.reader.sync()
+    }
+
+    /// Adds an entry to the transaction index, in its file too.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where it could not be written; nothing is added. [`Error::InvalidRecord`] where its marker does
+    /// not lie behind those that are indexed.
+    pub fn append_aborted(&mut self, aborted: AbortedTransaction) -> Result<()> {
+        let index = self.reader.transactions()?;
+        let at = (index.len() * ENTRY_BYTES) as u64;
+        if index.last().is_some_and(|last| last.last_offset >= aborted.last_offset) {
+            return refused();
+        }
+        self.write_transaction(at, &aborted).map_err(|e| self.reader.files.error("write", Kind::TxnIndex, e))?;
+        self.reader.files.transactions_changed();
+        if index.push(aborted) { Ok(()) } else { refused() }
+    }
+
+    /// Makes the transaction index consist of what it has of the batches before `position`, and `aborted`.
+    pub(super) fn replace_transactions(&mut self, position: u64, aborted: &[AbortedTransaction]) -> Result<()> {
+        let files = Arc::clone(&self.reader.files);
+        let failed = |e| files.error("write", Kind::TxnIndex, e);
+        let mut kept = TxnIndex::new(self.base_offset());
+        if position > 0 {
+            let rules = Rules::bare(self.base_offset());
+            let end = self.end_at(position, &OffsetIndex::new(self.base_offset()), &rules)?;
+            kept = self.reader.transactions()?.truncated(end);
+        }
+        let length = (kept.len() * ENTRY_BYTES) as u64;
+        let bytes: Vec<u8> =
+            aborted.iter().filter(|entry| kept.push(**entry)).flat_map(|entry| entry.to_bytes()).collect();
+        if let Some(file) = files.index(Kind::TxnIndex).map_err(failed)? {
+            file.truncate(length).map_err(failed)?;
+        }
+        if !bytes.is_empty() {
+            let file = files.index_for_writing(Kind::TxnIndex).map_err(failed)?;
+            file.write(length, &[IoSlice::new(&bytes)]).map_err(failed)?;
+        }
+        files.transactions_changed();
+        self.reader.set_transactions(Some(Arc::new(kept)));
+        self.transactions_torn = false;
+        Ok(())
+    }
+
+    fn write_transaction(&mut self, at: u64, aborted: &AbortedTransaction) -> io::Result<()> {
+        let file = self.reader.files.index_for_writing(Kind::TxnIndex)?;
+        if self.transactions_torn {
+            file.truncate(at)?;
+        }
+        self.transactions_torn = true;
+        file.write(at, &[IoSlice::new(&aborted.to_bytes())])?;
+        self.transactions_torn = false;
+        Ok(())
+    }
+
+    /// Cuts the segment at the batch that holds `offset`, or at the first one behind it, and its indexes with it.
+    /// [`Segment::reader`] is another object afterwards; the old one keeps its size.
+    pub fn truncate(&mut self, offset: Offset) -> Result<()> {
+        match self.reader.position_of(offset, &super::ReadBounds::default()) {
+            Ok(None) => Ok(()),
+            Ok(Some(position)) | Err(Error::Corrupt { position, .. } | Error::LegacyFormat { position, .. }) => {
+                self.cut(position)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cuts the segment to its first `bytes` bytes, which end where a batch does, and its indexes with it. Replaces
+    /// the reader as [`Segment::truncate`] does.
+    pub fn cut(&mut self, bytes: u64) -> Result<()> {
+        let rules = Rules::bare(self.reader.base);
+        let (offsets, times) = (self.reader.offsets(&rules)?, self.reader.times(&rules)?);
+        let transactions = self.reader.transactions()?;
+        let end = self.end_at(bytes, &offsets, &rules)?;
+        self.cut_file(bytes).map_err(|e| self.reader.files.error("truncate", Kind::Log, e))?;
+        let offsets = offsets.truncated(|entry| entry.position < bytes && entry.offset < end);
+        let picture =
+            Picture { offsets: Some(Arc::new(offsets)), times: Some(Arc::new(times.truncated(end))), built: false };
+        let reader = SegmentReader::new(Arc::clone(&self.reader.files), self.reader.base, self.config, bytes, picture);
+        reader.files.transactions_changed();
+        let kept = transactions.truncated(end);
+        let removed = kept.len() < transactions.len();
+        let length = (kept.len() * ENTRY_BYTES) as u64;
+        reader.set_transactions(Some(Arc::new(kept)));
+        self.reader = Arc::new(reader);
+        self.file_end = bytes;
+        self.live = None;
+        self.was_cut = true;
+        if removed { self.cut_transactions(length) } else { Ok(()) }
+    }
+
+    fn cut_transactions(&mut self, length: u64) -> Result<()> {
+        self.transactions_torn = true;
+        let cut = self.reader.files.index_for_writing(Kind::TxnIndex).and_then(|file| file.truncate(length));
+        cut.map_err(|e| self.reader.files.error("truncate", Kind::TxnIndex, e))?;
+        self.transactions_torn = false;
+        Ok(())
+    }
+
+    /// The offset behind the last batch that ends at or before `bytes`.
+    fn end_at(&self, bytes: u64, offsets: &OffsetIndex, rules: &Rules<'_>) -> Result<Offset> {
+        let start = offsets.before(bytes).map_or(0, |entry| entry.position);
+        let mut cursor = self.reader.headers(bytes);
+        let (mut at, mut due) = (start, rules.anywhere());
+        let mut end = self.reader.base;
+        while at < bytes {
+            let header = cursor.header(at, rules, due).map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
+            if let Ok(header) = header {
+                end = header.next_offset();
+                at += header.size();
+                due = rules.behind(&header);
+            } else {
+                let next = resync(self.reader.files.log().as_ref(), bytes, at, rules, due, |_| None);
+                at = next.map_err(|e| self.reader.files.error("read", Kind::Log, e))?.unwrap_or(bytes);
+            }
+        }
+        Ok(end)
+    }
+
+    /// Writes the bytes of the log from `from` on again, in place: after a failed sync, or a crash, nothing else
+    /// proves that a later sync covers them. Nothing is synced.
+    pub fn rewrite(&mut self, from: u64) -> Result<()> {
+        let log = self.reader.files.log();
+        let end = self.size();
+        let mut at = from;
+        while at < end {
+            let to = end.min(at + CHUNK_BYTES);
+            let bytes = log.read(at..to).map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
+            log.write(at, &[IoSlice::new(&bytes)]).map_err(|e| self.reader.files.error("rewrite", Kind::Log, e))?;
+            if bytes.is_empty() {
+                break;
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
