@@ -12,6 +12,13 @@
 //! rounds, and behind it the quartiles of those ratios. The raw loops are described in `raw.rs`; the directory
 //! is a temporary one (`TMPDIR` chooses the filesystem).
 
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates and places in a list, for people to read"
+)]
+
 mod arguments;
 mod measure;
 mod ours;
