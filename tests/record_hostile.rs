@@ -144,7 +144,7 @@ fn each_header_field_is_held_against_what_writers_make() {
 
 #[test]
 fn records_that_do_not_fit_their_frame_are_errors() {
-    let cases: [(&str, &[u8]); 14] = [
+    let cases: [(&str, &[u8]); 18] = [
         ("no record", &[]),
         ("length beyond the batch", &[0x20, 0, 0, 0, 1, 1, 0]),
         ("greatest length", &[0xfe, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 1, 1, 0]),
@@ -158,6 +158,10 @@ fn records_that_do_not_fit_their_frame_are_errors() {
         ("bytes behind the record", &[0x0e, 0, 0, 0, 1, 1, 0, 0]),
         ("negative number of headers", &[0x0c, 0, 0, 0, 1, 1, 1]),
         ("a header's name is null", &[0x10, 0, 0, 0, 1, 1, 2, 1, 1]),
+        ("bytes behind a longer record", &[0x16, 0, 0, 0, 1, 6, b'a', b'b', b'c', 0, 0, 0]),
+        ("negative number of headers of a longer one", &[0x16, 0, 0, 0, 1, 6, b'a', b'b', b'c', 1, 0, 0]),
+        ("negative offset of a longer one", &[0x12, 0, 0, 1, 1, 6, b'a', b'b', b'c', 0]),
+        ("no number of headers", &[0x10, 0, 0, 0, 1, 6, b'a', b'b', b'c']),
         ("bytes behind the batch's records", &[0x0c, 0, 0, 0, 1, 1, 0, 0]),
     ];
     assert!(parse(&framed(0, 1, &[0x0c, 0, 0, 0, 1, 1, 0])).is_ok());

@@ -35,10 +35,9 @@ pub(super) struct RecordParts<'a> {
 }
 
 /// The buffers of one batch.
-#[derive(Default)]
 pub(super) struct BatchEncoder {
     plain: Vec<u8>,
-    /// Where the records in `plain` end; 0 before the first.
+    /// Where the records in `plain` end, or will begin.
     used: usize,
     packed: Vec<u8>,
     /// Where the batch in `packed` ends, and the codec that made it, while it is of the records in `plain`.
@@ -47,23 +46,31 @@ pub(super) struct BatchEncoder {
     sealed: Option<BatchHeader>,
 }
 
+impl Default for BatchEncoder {
+    fn default() -> Self {
+        let (plain, packed) = (Vec::new(), Vec::new());
+        Self { plain, used: HEADER_BYTES, packed, packed_end: None, compressor: Compressor::default(), sealed: None }
+    }
+}
+
 impl BatchEncoder {
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self { plain: vec![0; bytes.max(HEADER_BYTES) + SLACK_BYTES], ..Self::default() }
+        let mut encoder = Self::default();
+        grow(&mut encoder.plain, bytes.max(HEADER_BYTES));
+        encoder
     }
 
     /// Forgets the records and keeps the buffers.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.used = 0;
-        self.packed_end = None;
-        self.sealed = None;
+        self.used = HEADER_BYTES;
+        self.unpack();
     }
 
     /// The bytes of header and uncompressed records.
     #[inline]
     pub(super) fn size_bytes(&self) -> usize {
-        self.used.max(HEADER_BYTES)
+        self.used
     }
 
     /// Writes one record behind the others. On an error nothing has changed.
@@ -72,39 +79,47 @@ impl BatchEncoder {
     where
         H: ExactSizeIterator<Item = Header<'h>> + Clone,
     {
-        let start = self.size_bytes();
         let common = if headers.len() == 0 { Common::of(&record) } else { None };
-        self.used = match common {
-            Some(common) => start + common.write(self.room(start, common.size as u64)?, &record),
-            None => self.write_any(start, record, headers)?,
-        };
-        self.packed_end = None;
-        self.sealed = None;
+        let Some(common) = common else { return self.push_any(record, headers) };
+        let room = self.plain.len().saturating_sub(self.used);
+        if room < common.size + SLACK_BYTES {
+            self.reserve(common.size as u64)?;
+        }
+        self.used += common.write(&mut self.plain[self.used..], &record);
+        self.unpack();
         Ok(())
     }
 
     /// By value, so that the record of the usual way stays in registers.
     #[inline(never)]
-    fn write_any<'h, H>(&mut self, start: usize, record: RecordParts<'_>, headers: H) -> Result<usize>
+    fn push_any<'h, H>(&mut self, record: RecordParts<'_>, headers: H) -> Result<()>
     where
         H: ExactSizeIterator<Item = Header<'h>> + Clone,
     {
         let fields = Fields::of(&record, headers.clone());
-        Ok(start + fields.write(self.room(start, fields.size())?, &record, headers))
+        self.reserve(fields.size())?;
+        self.used += fields.write(&mut self.plain[self.used..], &record, headers);
+        self.unpack();
+        Ok(())
     }
 
-    /// Lends `size` bytes and the slack from `start` on.
+    /// Forgets what was made of the records before they changed.
     #[inline]
-    fn room(&mut self, start: usize, size: u64) -> Result<&mut [u8]> {
-        let limit = BATCH_BYTES_MAX - start as u64;
+    fn unpack(&mut self) {
+        self.packed_end = None;
+        self.sealed = None;
+    }
+
+    /// Makes room for `size` bytes and the slack behind the records.
+    #[cold]
+    #[inline(never)]
+    fn reserve(&mut self, size: u64) -> Result<()> {
+        let limit = BATCH_BYTES_MAX - self.used as u64;
         if size > limit {
-            return Err(too_large(size, limit));
+            return Err(Error::RecordTooLarge { size, limit });
         }
-        let end = start + usize::try_from(size).unwrap_or(usize::MAX) + SLACK_BYTES;
-        if self.plain.len() < end {
-            grow(&mut self.plain, end);
-        }
-        Ok(&mut self.plain[start..end])
+        grow(&mut self.plain, self.used + usize::try_from(size).unwrap_or(usize::MAX));
+        Ok(())
     }
 
     /// Compresses the records as the attributes of `header` say, fills in its length and checksum, and writes it
@@ -112,10 +127,8 @@ impl BatchEncoder {
     pub(super) fn seal(&mut self, header: BatchHeader) -> Result<&BatchHeader> {
         let codec = header.compression();
         let batch = if codec == Compression::None {
-            if self.plain.len() < HEADER_BYTES {
-                grow(&mut self.plain, HEADER_BYTES + SLACK_BYTES);
-            }
-            &mut self.plain[..self.used.max(HEADER_BYTES)]
+            grow(&mut self.plain, self.used);
+            &mut self.plain[..self.used]
         } else {
             let end = self.pack(codec)?;
             &mut self.packed[..end]
@@ -191,15 +204,14 @@ fn write_header(batch: &mut [u8], mut header: BatchHeader) -> BatchHeader {
     header
 }
 
-#[cold]
-#[inline(never)]
-fn grow(buffer: &mut Vec<u8>, len_min: usize) {
-    buffer.resize(len_min.max(buffer.len().saturating_mul(2)), 0);
-}
-
-#[cold]
-fn too_large(size: u64, limit: u64) -> Error {
-    Error::RecordTooLarge { size, limit }
+/// Makes `buffer` hold `size` bytes and the slack, initialised, and at least twice what it held. What the largest batch
+/// needs it never exceeds, so that what is inside it is inside a batch's bounds.
+fn grow(buffer: &mut Vec<u8>, size: usize) {
+    const LEN_MAX: usize = i32::MAX as usize + SLACK_BYTES;
+    let len_min = size.saturating_add(SLACK_BYTES).min(LEN_MAX);
+    if buffer.len() < len_min {
+        buffer.resize(buffer.len().saturating_mul(2).clamp(len_min, LEN_MAX), 0);
+    }
 }
 
 /// The small fields of a record without headers whose fields take at most two bytes each, which is nearly every
@@ -208,9 +220,9 @@ struct Common {
     /// Attributes, timestamp, offset and the key's length; the lowest byte comes first.
     before_key: u64,
     before_key_size: usize,
-    value_length: u16,
+    value_length: u64,
     value_length_size: usize,
-    body_length: u16,
+    body_length: u64,
     body_length_size: usize,
     size: usize,
 }
@@ -223,7 +235,7 @@ impl Common {
         let (key_length, key_bits) = varint::short_of(length_of(record.key))?;
         let (value_length, value_bits) = varint::short_of(length_of(record.value))?;
         let (offset_at, key_at) = (8 + timestamp_bits, 8 + timestamp_bits + offset_bits);
-        let before_key = u64::from(timestamp) << 8 | u64::from(offset) << offset_at | u64::from(key_length) << key_at;
+        let before_key = timestamp << 8 | offset << offset_at | key_length << key_at;
         let before_key_size = (key_at + key_bits) as usize / 8;
         let value_length_size = value_bits as usize / 8;
         let key_and_value = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
@@ -237,11 +249,11 @@ impl Common {
     /// Writes the record at the front of `out`, which has room for it and the slack; returns where it ends.
     #[inline]
     fn write(&self, out: &mut [u8], record: &RecordParts<'_>) -> usize {
-        out[..2].copy_from_slice(&self.body_length.to_le_bytes());
+        put_short(out, 0, self.body_length);
         let mut at = self.body_length_size;
         out[at..at + 8].copy_from_slice(&self.before_key.to_le_bytes());
         at = put_bytes(out, at + self.before_key_size, record.key);
-        out[at..at + 2].copy_from_slice(&self.value_length.to_le_bytes());
+        put_short(out, at, self.value_length);
         at = put_bytes(out, at + self.value_length_size, record.value);
         out[at] = 0; // headers
         at + 1
@@ -297,6 +309,13 @@ impl Fields {
         }
         at
     }
+}
+
+/// Writes the two bytes of a short varint; the second is overwritten where it has but one.
+#[inline]
+fn put_short(out: &mut [u8], at: usize, bytes: u64) {
+    let [first, second, ..] = bytes.to_le_bytes();
+    out[at..at + 2].copy_from_slice(&[first, second]);
 }
 
 #[inline]

@@ -36,15 +36,14 @@ pub(crate) const fn size(value: u64) -> usize {
     ((bits * 9 + 64) / 64) as usize
 }
 
-/// A value, already zig-zagged, as a varint of one or two bytes: the bytes, the lower one first, and how many bits
+/// A value, already zig-zagged, as a varint of one or two bytes: the bytes, the first one lowest, and how many bits
 /// they are; `None` where it takes more.
 #[inline]
-pub(crate) const fn short_of(value: u64) -> Option<(u16, u32)> {
-    let [a, b, ..] = value.to_le_bytes();
+pub(crate) const fn short_of(value: u64) -> Option<(u64, u32)> {
     if value < 0x80 {
-        Some((a as u16, 8))
+        Some((value, 8))
     } else if value < 0x4000 {
-        Some((u16::from_le_bytes([a | 0x80, b << 1 | a >> 7]), 16))
+        Some((0x80 | (value & 0x7f) | (value << 1 & 0x7f00), 16))
     } else {
         None
     }
