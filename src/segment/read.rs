@@ -211,7 +211,7 @@ impl SegmentReader {
             let found = cursor.checked(entry.position, rules, rules.anywhere());
             match found.map_err(|e| self.files.error("read", Kind::Log, e))? {
                 Ok(header) if header.last_offset() <= entry.offset => {
-                    let due = Due { offset: header.base_offset(), exact: false };
+                    let due = Due { offset: header.base_offset(), exact: true };
                     if self.leads_to_entry(&mut cursor, entry.position, entry.offset, rules)? {
                         return Ok((offsets, entry.position, due));
                     }
@@ -260,7 +260,7 @@ impl SegmentReader {
         due: Due,
         from: Offset,
     ) -> io::Result<std::result::Result<BatchHeader, Corruption>> {
-        let header = match cursor.checked(at, rules, due)? {
+        let header = match cursor.settled(at, rules, due)? {
             Ok(header) => header,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -270,10 +270,6 @@ impl SegmentReader {
             if let Err(Rejection::Corrupt(reason)) = pushed {
                 return Ok(Err(reason));
             }
-        }
-        if overruled(cursor, at, &header, rules, due)? {
-            let found = header.base_offset().to_i64();
-            return Ok(Err(Corruption::Order { found, expected: due.offset }));
         }
         Ok(Ok(header))
     }
@@ -350,6 +346,7 @@ impl Pass<'_> {
                     break Some(Corruption::Order { found: header.base_offset().to_i64(), expected: offset }.into());
                 }
                 meets = None;
+                due = Due { offset: header.base_offset(), exact: true };
             }
             if header.last_offset() >= self.from {
                 if header.next_offset() > self.up_to || !self.has_room(&batches, &header) {
@@ -416,15 +413,16 @@ impl Pass<'_> {
         batches.is_empty() || (bytes <= self.max_bytes as u64 && memory)
     }
 
-    /// Whether the batch behind this one says that this one's offsets are too high (where there may be gaps).
+    /// Whether the batches behind this one say that its offsets are wrong, where the one before does not say exactly
+    /// which are due.
     #[inline]
     fn contradicted(&self, chunk: &Chunk, at: u64, header: &BatchHeader, due: Due) -> Result<bool> {
         let behind = at + header.size();
-        if self.rules.contiguous || behind >= self.end {
+        if due.exact || behind >= self.end {
             return Ok(false);
         }
         match BatchHeader::parse(chunk.from(behind)) {
-            Ok(next) if next.base_offset() >= header.next_offset() => Ok(false),
+            Ok(next) if self.rules.follows(header, &next) => Ok(false),
             _ => {
                 let mut cursor = self.reader.headers(self.end);
                 overruled(&mut cursor, at, header, &self.rules, due)

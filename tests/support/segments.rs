@@ -31,8 +31,12 @@ pub(crate) fn rigs() -> Vec<Rig> {
 }
 
 pub(crate) fn memory() -> Rig {
-    let storage = MemoryStorage::new(1).shared();
-    Rig { name: "memory", storage, directory: PathBuf::from("/"), _temporary: None }
+    on(&MemoryStorage::new(1))
+}
+
+/// The root directory of `storage`.
+pub(crate) fn on(storage: &MemoryStorage) -> Rig {
+    Rig { name: "memory", storage: storage.shared(), directory: PathBuf::from("/"), _temporary: None }
 }
 
 impl Rig {
