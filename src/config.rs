@@ -82,6 +82,18 @@ impl Retention {
     }
 }
 
+/// Who says up to where a log is committed, so that readers see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Commits {
+    /// The partition: what is stored as its durability demands is committed.
+    #[default]
+    WhenStored,
+    /// A host with a consensus of its own, by `commit_to`. What is not stored is not shown for all that. Leader
+    /// epochs are the host's too: an unclean open begins none.
+    ByHost,
+}
+
 /// Whose clock a record's timestamp is (Kafka: `message.timestamp.type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -107,6 +119,7 @@ pub enum TimestampType {
 #[must_use]
 pub struct PartitionConfig {
     pub(crate) durability: Durability,
+    pub(crate) commits: Commits,
     pub(crate) cleanup: Cleanup,
     pub(crate) retention: Retention,
     pub(crate) segment_bytes: u32,
@@ -134,6 +147,7 @@ impl PartitionConfig {
     pub const fn new() -> Self {
         Self {
             durability: Durability::Auto,
+            commits: Commits::WhenStored,
             cleanup: Cleanup::Delete,
             retention: Retention::forever(),
             segment_bytes: 1 << 30,
@@ -154,6 +168,12 @@ impl PartitionConfig {
     /// What an acknowledgement promises. Default: [`Durability::Auto`].
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// Who commits. Default: the partition, as soon as a record is stored.
+    pub const fn commits(mut self, commits: Commits) -> Self {
+        self.commits = commits;
         self
     }
 

@@ -194,6 +194,13 @@ pub enum Error {
         /// Where it is.
         end: Offset,
     },
+    /// The log was truncated or reopened while a sync was waited for: whether the records are stored, or still
+    /// there, is not known.
+    #[error("the log was truncated or reopened while a sync up to offset {offset} was waited for")]
+    Superseded {
+        /// Up to where the sync was waited for.
+        offset: Offset,
+    },
     /// A truncation below the high watermark, which was not forced.
     #[error("truncation to offset {requested} would take back records below the high watermark {high_watermark}")]
     BelowHighWatermark {
@@ -314,7 +321,11 @@ impl Error {
                 _ => ErrorKind::Retry,
             },
             Self::Corrupt { .. } | Self::CorruptFile { .. } => ErrorKind::Restore,
-            Self::UnexpectedEnd { .. } | Self::Held { .. } | Self::Locked { .. } | Self::TimedOut => ErrorKind::Retry,
+            Self::UnexpectedEnd { .. }
+            | Self::Superseded { .. }
+            | Self::Held { .. }
+            | Self::Locked { .. }
+            | Self::TimedOut => ErrorKind::Retry,
             Self::Poisoned { .. } => ErrorKind::Reopen,
             _ => ErrorKind::Fix,
         }

@@ -14,12 +14,17 @@ mod storage;
 mod sync;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod trace;
 mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
-pub use config::{Cleanup, Durability, PartitionConfig, Retention, TimestampType};
+pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
+pub use partition::{
+    Appended, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
+    ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,
+};
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};
 pub use record::builder::{BatchBuilder, Record};

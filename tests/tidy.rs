@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("random", 1),
     ("sync", 1),
     ("metrics", 1),
+    ("trace", 1),
     ("record", 10),
     ("storage", 10),
     ("transport", 10),

@@ -1,1 +1,277 @@
-//! A partition: an append-only log made of segments.
+//! A partition: one append-only log, made of segments, that survives what its durability promises.
+//!
+//! Rooms:
+//!
+//! ```text
+//!   open.rs     builder; recovery: what is on the disk becomes a view          recover.rs
+//!   append.rs   check → assign → roll → write → publish, under the writer lock
+//!   durable.rs  the shared sync, waiting, poisoning, checkpoints, close
+//!   read.rs     view and marks → checked batches; waiting for more
+//!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
+//!   home.rs     the directory's lock, checkpoints and marker   view.rs   what readers see
+//! ```
+//!
+//! Order of locks: the writer, then the shared sync's state, then the transactions. No lock is held over a
+//! sync but the writer's at a roll of a synced partition, at truncation, retention, close and reopen. Readers
+//! take none of them.
+//!
+//! Thread rule: every method may be called from any thread. A partition starts no thread: what falls due is
+//! done by `sync`, `wait`, a blocking read, and [`Partition::maintain`].
+
+mod append;
+mod durable;
+mod export;
+mod home;
+mod maintain;
+mod open;
+mod read;
+mod recover;
+mod retention;
+mod snapshot;
+mod transactions;
+mod trim;
+mod truncate;
+mod verify;
+mod view;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use crate::clock::{Clock, Moment};
+use crate::config::{Durability, PartitionConfig};
+use crate::epochs::Epochs;
+use crate::error::{Error, Result};
+use crate::segment::{Segment, SegmentConfig, SegmentReader};
+use crate::sync::{Event, Mutex, SharedSync};
+use crate::types::{LeaderEpoch, Offset};
+
+pub use append::Appended;
+pub use maintain::{Maintenance, Stats};
+pub use open::PartitionBuilder;
+pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
+pub use recover::{Cut, DamagedRange, Recovery};
+pub use retention::{RemovalReason, Removed, SegmentSummary};
+pub use trim::Hold;
+pub use truncate::Force;
+pub use view::UpTo;
+
+use home::{History, Home};
+use transactions::Transactions;
+use view::{Picture, View};
+
+/// A commit log in one directory, usable by itself.
+///
+/// Cloning is cheap: clones are handles of the same log. [`Partition::close`] or the drop of the last handle
+/// syncs it, writes its checkpoints and marks it as cleanly closed.
+///
+/// ```
+/// use taffrail::{BatchBuilder, Partition, PartitionConfig, ReadOptions, Record};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("wal-0");
+/// let partition = Partition::open(&path, PartitionConfig::default())?;
+/// let mut batch = BatchBuilder::new();
+/// batch.push(&Record::new("placed").key("customer-7"))?;
+/// let appended = partition.append(&mut batch)?;
+/// let first = appended.offsets.start;
+/// appended.wait()?;
+/// for record in &partition.read(first, ReadOptions::default())? {
+///     println!("{} {:?}", record.offset(), record.value_str());
+/// }
+/// partition.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Partition {
+    inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition")
+            .field("directory", &self.inner.home.directory)
+            .field("start", &self.start())
+            .field("end", &self.end())
+            .field("high_watermark", &self.high_watermark())
+            .field("health", &self.inner.health())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a partition takes calls.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Open = 0,
+    /// A write or sync failed: reads go on, writes wait for a reopen.
+    Poisoned = 1,
+    Closed = 2,
+}
+
+/// What the handles share.
+struct Inner {
+    home: Home,
+    config: PartitionConfig,
+    segment_config: SegmentConfig,
+    clock: Arc<dyn Clock>,
+    picture: Picture,
+    writer: Mutex<Writer>,
+    sync: SharedSync,
+    /// Set once a transactional batch is in the log; until then the last stable offset is the high watermark.
+    transactional: AtomicBool,
+    transactions: Mutex<Transactions>,
+    /// Something became readable, or the partition changed its health.
+    changed: Event,
+    /// When the oldest append that is not synced was made (nanoseconds of `Moment`, plus one); 0 for none.
+    unsynced_since: AtomicU64,
+    /// Up to where a host that commits by itself has committed.
+    committed: AtomicU64,
+    health: AtomicU8,
+    poison: Mutex<Option<Arc<Error>>>,
+    holds: Arc<trim::Holds>,
+    recovery: Mutex<Arc<Recovery>>,
+}
+
+/// What only the holder of the writer lock may touch.
+#[derive(Debug)]
+struct Writer {
+    active: Segment,
+    epochs: Epochs,
+    /// The epoch that the next batch of a client gets.
+    epoch: LeaderEpoch,
+    history: History,
+    /// Sealed segments whose bytes may not all be synced.
+    unsynced: Vec<Arc<SegmentReader>>,
+    /// A name was created, renamed or removed since the directory was last synced.
+    directory_dirty: bool,
+    /// Taken out of the view, with when: readers may still hold them.
+    retired: Vec<trim::Retired>,
+    /// Distinguishes the names of retired files.
+    retired_count: u64,
+    last_checkpoint: Moment,
+    /// The end at the last call of `maintain`, and since when it has not moved.
+    idle: (Offset, Moment),
+    index_dropped: bool,
+}
+
+impl Partition {
+    /// Opens the partition in `directory`, which is named as Kafka names it (`orders-0`); creates it where it is
+    /// missing, recovers it where it was not closed.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where another handle has it open, [`Error::InvalidConfig`], [`Error::InvalidName`],
+    /// [`Error::Io`].
+    pub fn open(directory: impl AsRef<Path>, config: PartitionConfig) -> Result<Self> {
+        Self::builder(directory).config(config).open()
+    }
+
+    /// Opens a partition with doors of the host's own.
+    pub fn builder(directory: impl AsRef<Path>) -> PartitionBuilder {
+        PartitionBuilder::new(directory.as_ref())
+    }
+
+    /// The first offset that can be read.
+    #[must_use]
+    pub fn start(&self) -> Offset {
+        self.inner.picture.view().log_start
+    }
+
+    /// The end of the log: the offset that the next record gets.
+    #[must_use]
+    pub fn end(&self) -> Offset {
+        self.inner.picture.end()
+    }
+
+    /// Up to where records are stored as the partition's durability demands, and readers see them.
+    #[must_use]
+    pub fn high_watermark(&self) -> Offset {
+        self.inner.picture.high_watermark()
+    }
+
+    /// Up to where it is decided what [`Isolation::Committed`](crate::Isolation::Committed) shows.
+    #[must_use]
+    pub fn last_stable(&self) -> Offset {
+        self.inner.picture.last_stable()
+    }
+
+    /// Up to where everything is synced.
+    #[must_use]
+    pub fn synced_end(&self) -> Offset {
+        Offset(self.inner.sync.synced())
+    }
+
+    /// The epoch that appended batches carry; every unclean open begins a new one.
+    #[must_use]
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        self.inner.writer.lock().epoch
+    }
+
+    /// Where the records of a leader epoch end: the greatest epoch at or below `epoch`, and the offset behind its
+    /// last record. `None` where the epoch is later than any here, or nothing is known of it.
+    #[doc(alias = "OffsetForLeaderEpoch")]
+    #[must_use]
+    pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        let writer = self.inner.writer.lock();
+        writer.epochs.end_offset_for(epoch, self.inner.picture.end())
+    }
+
+    /// What the last open or reopen found and did.
+    #[must_use]
+    pub fn recovery(&self) -> Arc<Recovery> {
+        Arc::clone(&self.inner.recovery.lock())
+    }
+}
+
+impl Inner {
+    /// Whether readers see a record only once it is synced: alone, `Auto` is `Sync`.
+    fn is_synced(&self) -> bool {
+        self.config.durability != Durability::Os
+    }
+
+    fn health(&self) -> Health {
+        match self.health.load(Ordering::Acquire) {
+            0 => Health::Open,
+            1 => Health::Poisoned,
+            _ => Health::Closed,
+        }
+    }
+
+    fn set_health(&self, health: Health) {
+        self.health.store(health as u8, Ordering::Release);
+        self.changed.notify();
+    }
+
+    /// Refuses what a closed partition, or one of another process, does not do.
+    fn check_readable(&self) -> Result<()> {
+        if self.home.storage.is_forked() {
+            return Err(Error::Forked);
+        }
+        match self.health() {
+            Health::Closed => Err(Error::Closed),
+            Health::Open | Health::Poisoned => Ok(()),
+        }
+    }
+
+    /// Refuses what a poisoned partition does not do either.
+    fn check_writable(&self) -> Result<()> {
+        self.check_readable()?;
+        match self.health() {
+            Health::Poisoned => Err(self.poisoned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next view: the current one, changed.
+    fn next_view(&self, change: impl FnOnce(&mut View)) -> View {
+        let current = self.picture.view();
+        let mut next = View {
+            segments: current.segments.clone(),
+            log_start: current.log_start,
+            epochs: current.epochs.clone(),
+            contiguous: current.contiguous,
+        };
+        change(&mut next);
+        next
+    }
+}

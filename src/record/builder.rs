@@ -45,6 +45,12 @@ impl<'a> Record<'a> {
         Self { key: Some(key.as_ref()), value: None, headers: Vec::new(), timestamp: None }
     }
 
+    /// A record with neither key nor value.
+    #[inline]
+    pub const fn null() -> Self {
+        Self { key: None, value: None, headers: Vec::new(), timestamp: None }
+    }
+
     /// Gives it a key. An empty key is a key.
     #[inline]
     pub fn key<K: AsRef<[u8]> + ?Sized>(mut self, key: &'a K) -> Self {
@@ -173,25 +179,15 @@ impl BatchBuilder {
             Some(timestamp) => timestamp,
             None => SystemClock.wall(),
         };
-        let first = self.batch.count == 0;
-        let base = if first { timestamp } else { self.batch.base_timestamp };
+        let base = if self.batch.count == 0 { timestamp } else { self.batch.base_timestamp };
         let parts = RecordParts {
             timestamp_delta: timestamp.0 - base.0,
             offset_delta: self.batch.count,
             key: record.key,
             value: record.value,
         };
-        self.encoder.push(&parts, record.headers.iter().copied())?;
-        if record.timestamp.is_none() {
-            self.batch.stamp = Some(timestamp);
-        }
-        if record.key.is_none() && self.batch.first_null_key.is_none() {
-            self.batch.first_null_key = Some(self.batch.count);
-        }
-        self.batch.count += 1;
-        self.batch.base_timestamp = base;
-        self.batch.min_timestamp = if first { timestamp } else { self.batch.min_timestamp.min(timestamp) };
-        self.batch.max_timestamp = if first { timestamp } else { self.batch.max_timestamp.max(timestamp) };
+        self.encoder.push(parts, record.headers.iter().copied())?;
+        self.batch.note(record, timestamp);
         Ok(())
     }
 
@@ -266,6 +262,27 @@ impl BatchBuilder {
 }
 
 impl Pending {
+    /// Counts a record that was encoded.
+    #[inline]
+    fn note(&mut self, record: &Record<'_>, timestamp: Timestamp) {
+        if self.count == 0 {
+            self.base_timestamp = timestamp;
+            self.min_timestamp = timestamp;
+            self.max_timestamp = timestamp;
+        } else if timestamp > self.max_timestamp {
+            self.max_timestamp = timestamp;
+        } else if timestamp < self.min_timestamp {
+            self.min_timestamp = timestamp;
+        }
+        if record.timestamp.is_none() {
+            self.stamp = Some(timestamp);
+        }
+        if record.key.is_none() && self.first_null_key.is_none() {
+            self.first_null_key = Some(self.count);
+        }
+        self.count += 1;
+    }
+
     /// What the header says, but for length and checksum.
     #[inline]
     fn header(&self, compression: Compression, append_time: Option<Timestamp>) -> Result<BatchHeader> {
@@ -308,4 +325,85 @@ impl Pending {
 #[cold]
 fn negative(timestamp: Timestamp) -> Error {
     Error::InvalidTimestamp { timestamp, reason: "timestamps are not negative" }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
+mod tests {
+    use super::*;
+
+    const T: i64 = 1_700_000_000_000;
+
+    /// Golden batch K.
+    const LOG_APPEND_TIME: &str = "000000000000000a0000004300000001027f123d680008000000010000018bcfe568000000018bcfe56cd2\
+        ffffffffffffffffffffffffffff00000002100000000261023100100012020262023200";
+
+    fn unhex(text: &str) -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    }
+
+    fn two_records() -> BatchBuilder {
+        let mut builder = BatchBuilder::new();
+        builder.base_offset(Offset(10));
+        builder.leader_epoch(LeaderEpoch(1));
+        builder.push(&Record::new("1").key("a").timestamp(Timestamp(T))).unwrap();
+        builder.push(&Record::new("2").key("b").timestamp(Timestamp(T + 9))).unwrap();
+        builder
+    }
+
+    #[test]
+    fn an_append_time_gives_kafkas_bytes_and_goes_again() {
+        let mut builder = two_records();
+        let plain = builder.encode().unwrap().to_vec();
+        assert_eq!(builder.seal(Some(Timestamp(T + 1234))).unwrap().max_timestamp(), Some(Timestamp(T + 1234)));
+        assert_eq!(builder.sealed(), unhex(LOG_APPEND_TIME));
+        assert_eq!(builder.encode().unwrap(), plain);
+    }
+
+    #[test]
+    fn what_the_partition_asks_is_of_the_records_pushed() {
+        let mut builder = BatchBuilder::new();
+        assert_eq!((builder.timestamps(), builder.first_null_key()), (None, None));
+        assert!(builder.sealed().is_empty());
+        builder.push(&Record::new("1").key("a").timestamp(Timestamp(T))).unwrap();
+        builder.push(&Record::new("2").timestamp(Timestamp(T - 5))).unwrap();
+        builder.push(&Record::new("3").timestamp(Timestamp(T + 5))).unwrap();
+        assert_eq!(builder.timestamps(), Some((Timestamp(T - 5), Timestamp(T + 5))));
+        assert_eq!(builder.first_null_key(), Some(1));
+        builder.clear();
+        assert_eq!((builder.timestamps(), builder.first_null_key()), (None, None));
+    }
+
+    #[test]
+    fn a_failed_push_changes_nothing() {
+        let mut builder = two_records();
+        let before = builder.encode().unwrap().to_vec();
+        let negative = Record::new("3").timestamp(Timestamp(-1));
+        assert!(matches!(builder.push(&negative), Err(Error::InvalidTimestamp { .. })));
+        assert_eq!(builder.encode().unwrap(), before);
+    }
+
+    #[test]
+    fn what_no_batch_can_say_is_refused() {
+        assert!(matches!(BatchBuilder::new().encode(), Err(Error::InvalidRecord(_))));
+        let mut builder = two_records();
+        builder.transactional(true);
+        assert!(matches!(builder.encode(), Err(Error::InvalidRecord(_))));
+        builder.producer(ProducerId(7), ProducerEpoch(0), Sequence(-1));
+        assert!(matches!(builder.encode(), Err(Error::InvalidRecord(_))));
+        builder.producer(ProducerId(7), ProducerEpoch(0), Sequence(0));
+        assert!(builder.encode().is_ok());
+    }
+
+    #[test]
+    fn one_stamp_serves_the_batch() {
+        let mut builder = BatchBuilder::new();
+        builder.stamp(Timestamp(T));
+        builder.push(&Record::new("1")).unwrap();
+        builder.push(&Record::new("2")).unwrap();
+        assert_eq!(builder.timestamps(), Some((Timestamp(T), Timestamp(T))));
+        builder.clear();
+        builder.push(&Record::new("3")).unwrap();
+        assert!(builder.timestamps().unwrap().0 > Timestamp(T), "the stamp went with its batch");
+    }
 }

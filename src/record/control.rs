@@ -130,7 +130,7 @@ pub fn marker_batch(marker: &Marker) -> Vec<u8> {
     let key = [0, 0, k0, k1];
     let value = [0, 0, e0, e1, e2, e3];
     let parts = RecordParts { timestamp_delta: 0, offset_delta: 0, key: Some(&key), value: Some(&value) };
-    let sealed = encoder.push(&parts, [].into_iter()).and_then(|()| encoder.seal(header));
+    let sealed = encoder.push(parts, [].into_iter()).and_then(|()| encoder.seal(header));
     debug_assert!(sealed.is_ok(), "17 bytes fit into a batch, and nothing is compressed");
     encoder.into_bytes()
 }

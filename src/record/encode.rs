@@ -68,23 +68,29 @@ impl BatchEncoder {
 
     /// Writes one record behind the others. On an error nothing has changed.
     #[inline]
-    pub(super) fn push<'h, H>(&mut self, record: &RecordParts<'_>, headers: H) -> Result<()>
+    pub(super) fn push<'h, H>(&mut self, record: RecordParts<'_>, headers: H) -> Result<()>
     where
         H: ExactSizeIterator<Item = Header<'h>> + Clone,
     {
         let start = self.size_bytes();
-        let common = if headers.len() == 0 { Common::of(record) } else { None };
-        let end = match &common {
-            Some(common) => common.write(self.room(start, common.size() as u64)?, record),
-            None => {
-                let fields = Fields::of(record, headers.clone());
-                fields.write(self.room(start, fields.size())?, record, headers)
-            }
+        let common = if headers.len() == 0 { Common::of(&record) } else { None };
+        self.used = match common {
+            Some(common) => start + common.write(self.room(start, common.size as u64)?, &record),
+            None => self.write_any(start, record, headers)?,
         };
-        self.used = start + end;
         self.packed_end = None;
         self.sealed = None;
         Ok(())
+    }
+
+    /// By value, so that the record of the usual way stays in registers.
+    #[inline(never)]
+    fn write_any<'h, H>(&mut self, start: usize, record: RecordParts<'_>, headers: H) -> Result<usize>
+    where
+        H: ExactSizeIterator<Item = Header<'h>> + Clone,
+    {
+        let fields = Fields::of(&record, headers.clone());
+        Ok(start + fields.write(self.room(start, fields.size())?, &record, headers))
     }
 
     /// Lends `size` bytes and the slack from `start` on.
@@ -197,14 +203,16 @@ fn too_large(size: u64, limit: u64) -> Error {
 }
 
 /// The small fields of a record without headers whose fields take at most two bytes each, which is nearly every
-/// one: they are put together in a register and written by one store.
+/// one: they are put together in registers and written by three stores.
 struct Common {
     /// Attributes, timestamp, offset and the key's length; the lowest byte comes first.
     before_key: u64,
     before_key_size: usize,
     value_length: u16,
     value_length_size: usize,
-    body_size: usize,
+    body_length: u16,
+    body_length_size: usize,
+    size: usize,
 }
 
 impl Common {
@@ -220,18 +228,17 @@ impl Common {
         let value_length_size = value_bits as usize / 8;
         let key_and_value = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
         let body_size = before_key_size + value_length_size + key_and_value + 1;
-        Some(Self { before_key, before_key_size, value_length, value_length_size, body_size })
-    }
-
-    #[inline]
-    fn size(&self) -> usize {
-        varint::size((self.body_size as u64) << 1) + self.body_size
+        let (body_length, body_bits) = varint::short_of(zigzag_count(body_size))?;
+        let body_length_size = body_bits as usize / 8;
+        let size = body_length_size + body_size;
+        Some(Self { before_key, before_key_size, value_length, value_length_size, body_length, body_length_size, size })
     }
 
     /// Writes the record at the front of `out`, which has room for it and the slack; returns where it ends.
     #[inline]
     fn write(&self, out: &mut [u8], record: &RecordParts<'_>) -> usize {
-        let mut at = varint::put(out, 0, (self.body_size as u64) << 1);
+        out[..2].copy_from_slice(&self.body_length.to_le_bytes());
+        let mut at = self.body_length_size;
         out[at..at + 8].copy_from_slice(&self.before_key.to_le_bytes());
         at = put_bytes(out, at + self.before_key_size, record.key);
         out[at..at + 2].copy_from_slice(&self.value_length.to_le_bytes());
@@ -254,7 +261,6 @@ struct Fields {
 }
 
 impl Fields {
-    #[inline(never)]
     fn of<'h>(record: &RecordParts<'_>, headers: impl ExactSizeIterator<Item = Header<'h>>) -> Self {
         let mut before_key = [0; SLACK_BYTES];
         let mut at = varint::put(&mut before_key, 1, varint::zigzag64(record.timestamp_delta));
@@ -276,7 +282,6 @@ impl Fields {
     }
 
     /// Writes the record at the front of `out`, which has room for it and the slack; returns where it ends.
-    #[inline(never)]
     fn write<'h>(&self, out: &mut [u8], record: &RecordParts<'_>, headers: impl Iterator<Item = Header<'h>>) -> usize {
         let mut at = varint::put(out, 0, self.body_size << 1);
         out[at..at + SLACK_BYTES].copy_from_slice(&self.before_key);
@@ -296,7 +301,7 @@ impl Fields {
 
 #[inline]
 fn put_bytes(out: &mut [u8], at: usize, bytes: Option<&[u8]>) -> usize {
-    let bytes = bytes.unwrap_or_default();
+    let Some(bytes) = bytes else { return at };
     let end = at + bytes.len();
     out[at..end].copy_from_slice(bytes);
     end

@@ -60,6 +60,7 @@ fn check_field<'a>(bytes: &'a [u8], field: &'static str) -> Result<&'a [u8], Cor
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 mod tests {
     use super::*;
 

@@ -57,7 +57,7 @@ impl Rewriter {
             key: record.key(),
             value: record.value(),
         };
-        self.encoder.push(&parts, record.headers())?;
+        self.encoder.push(parts, record.headers())?;
         header.record_count += 1;
         self.max_timestamp = self.max_timestamp.max(timestamp);
         Ok(())
@@ -78,3 +78,7 @@ impl Rewriter {
         Ok(self.encoder.sealed_mut())
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
+mod tests;

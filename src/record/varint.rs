@@ -15,11 +15,6 @@
 pub(crate) const VARLONG_BYTES_MAX: usize = 10;
 
 #[inline]
-pub(crate) const fn zigzag32(value: i32) -> u32 {
-    (value.cast_unsigned() << 1) ^ (value >> 31).cast_unsigned()
-}
-
-#[inline]
 pub(crate) const fn zigzag64(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
 }
@@ -174,7 +169,7 @@ mod tests {
             (i32::MIN, &[0xff, 0xff, 0xff, 0xff, 0x0f]),
         ];
         for (value, bytes) in vectors {
-            assert_eq!(written(u64::from(zigzag32(value))), bytes, "{value}");
+            assert_eq!(written(zigzag64(i64::from(value))), bytes, "{value}");
             let mut rest = bytes;
             assert_eq!(take_i32(&mut rest), Some(value));
             assert!(rest.is_empty());

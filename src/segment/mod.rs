@@ -27,6 +27,7 @@ mod search;
 mod table;
 mod time_index;
 mod txn_index;
+mod walk;
 mod words;
 mod writer;
 

@@ -154,6 +154,11 @@ impl SegmentReader {
         Ok(self.locate(offset.max(self.base), bounds)?.map(|located| located.position))
     }
 
+    /// The header of the first batch whose last offset is `offset` or behind it.
+    pub(crate) fn batch_at(&self, offset: Offset, bounds: &ReadBounds<'_>) -> Result<Option<BatchHeader>> {
+        Ok(self.locate(offset.max(self.base), bounds)?.map(|located| located.header))
+    }
+
     /// The first readable batch whose last offset is `from` or behind it.
     fn locate(&self, from: Offset, bounds: &ReadBounds<'_>) -> Result<Option<Located>> {
         let rules = Rules::of(self.base, bounds);

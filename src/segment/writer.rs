@@ -146,15 +146,19 @@ impl Segment {
         let capacity = len.max(config.segment_bytes.into());
         let files = Files::new(storage, directory, base, capacity, config.index_bytes_max.into(), create)?;
         let reader = SegmentReader::new(Arc::new(files), base, *config, len, Picture::default());
-        Ok(Self {
-            reader: Arc::new(reader),
-            config: *config,
+        Ok(Self::of_reader(Arc::new(reader), len))
+    }
+
+    pub(super) fn of_reader(reader: Arc<SegmentReader>, file_end: u64) -> Self {
+        Self {
+            config: reader.config,
+            reader,
             created: None,
-            file_end: len,
+            file_end,
             live: None,
             was_cut: false,
             transactions_torn: false,
-        })
+        }
     }
 
     /// What readers share. [`Segment::truncate`] and [`Segment::cut`] replace it.

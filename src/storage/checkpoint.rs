@@ -23,7 +23,7 @@
 //! before its second line has no entries. Anything else that is not of the form is an error that says where.
 
 mod metadata;
-mod own;
+pub(crate) mod own;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

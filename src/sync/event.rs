@@ -22,7 +22,7 @@ impl Event {
         Self { waiters: AtomicUsize::new(0), gate: Mutex::new(()), changed: Condvar::new() }
     }
 
-    /// Wakes whoever waits. Call it after the change was published.
+    /// Wakes whoever waits. Call it after the change was published, with no lock that a `ready` takes.
     pub(crate) fn notify(&self) {
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) > 0 {
@@ -33,7 +33,8 @@ impl Event {
 
     /// Waits until `ready` or until `remaining` says that time is up; `ready` is asked at least once.
     ///
-    /// `remaining` is asked before each wait: `None` ends it. Returns what `ready` said last.
+    /// `remaining` is asked before each wait: `None` ends it. Returns what `ready` said last. Both are called
+    /// under the gate that [`Self::notify`] takes: they must take no lock that anyone holds over a `notify`.
     pub(crate) fn wait_until(
         &self,
         mut ready: impl FnMut() -> bool,
@@ -43,19 +44,33 @@ impl Event {
             return true;
         }
         let mut gate = self.gate.lock();
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let came_true = loop {
+        let _counted = Counted::new(&self.waiters);
+        loop {
             if ready() {
-                break true;
+                return true;
             }
             match remaining() {
                 Some(left) => wait_for(&self.changed, &mut gate, left),
-                None => break false,
+                None => return false,
             }
-        };
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
-        came_true
+        }
+    }
+}
+
+/// A waiter, counted for as long as it waits: also where asking whether it is ready panics.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(waiters: &'a AtomicUsize) -> Self {
+        waiters.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Self(waiters)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -80,6 +95,82 @@ mod loom_tests {
             let came = shared.0.wait_until(|| shared.1.load(Ordering::Acquire) == 1, || Some(Duration::MAX));
             assert!(came);
             thread.join().expect("the publisher does not panic");
+            assert_eq!(shared.0.waiters.load(Ordering::SeqCst), 0);
         });
+    }
+
+    /// One change wakes everyone who waits for it.
+    #[test]
+    fn loom_every_waiter_is_woken() {
+        loom::model(|| {
+            let shared = Arc::new((Event::new(), AtomicU64::new(0)));
+            let wait = |shared: &(Event, AtomicU64)| {
+                shared.0.wait_until(|| shared.1.load(Ordering::Acquire) == 1, || Some(Duration::MAX))
+            };
+            let (other, publisher) = (Arc::clone(&shared), Arc::clone(&shared));
+            let waiter = loom::thread::spawn(move || wait(&other));
+            let thread = loom::thread::spawn(move || {
+                publisher.1.store(1, Ordering::Release);
+                publisher.0.notify();
+            });
+            assert!(wait(&shared));
+            assert!(waiter.join().expect("the other waiter does not panic"));
+            thread.join().expect("the publisher does not panic");
+        });
+    }
+
+    /// A waiter that goes on waiting after one change is woken by the next.
+    #[test]
+    fn loom_the_second_change_wakes_too() {
+        loom::model(|| {
+            let shared = Arc::new((Event::new(), AtomicU64::new(0)));
+            let publisher = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                for change in 1..=2 {
+                    publisher.1.store(change, Ordering::Release);
+                    publisher.0.notify();
+                }
+            });
+            assert!(shared.0.wait_until(|| shared.1.load(Ordering::Acquire) == 2, || Some(Duration::MAX)));
+            thread.join().expect("the publisher does not panic");
+        });
+    }
+
+    /// Time runs out: the answer is what was seen last, and nobody is counted any more.
+    #[test]
+    fn loom_a_waiter_whose_time_is_up_leaves() {
+        loom::model(|| {
+            let shared = Arc::new((Event::new(), AtomicU64::new(0)));
+            let publisher = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                publisher.1.store(1, Ordering::Release);
+                publisher.0.notify();
+            });
+            let mut last = false;
+            let ready = || {
+                last = shared.1.load(Ordering::Acquire) == 1;
+                last
+            };
+            assert_eq!(shared.0.wait_until(ready, || None), last);
+            thread.join().expect("the publisher does not panic");
+            assert_eq!(shared.0.waiters.load(Ordering::SeqCst), 0);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::Event;
+    use crate::sync::atomic::Ordering;
+
+    #[test]
+    fn a_waiter_that_panics_is_not_counted_for_ever() {
+        let event = Event::new();
+        let panics = || event.wait_until(|| false, || panic!("no time"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(event.waiters.load(Ordering::SeqCst), 0);
+        event.notify();
     }
 }

@@ -1,1 +1,25 @@
-//! Conformance suites for the traits that a host can implement.
+//! Conformance suites for the traits that a host can implement (feature `testkit`).
+//!
+//! A host that brings a [`Storage`](crate::Storage) of its own runs [`storage_suite`] against it, in a test:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use taffrail::{FileStorage, testkit};
+//!
+//! let home = tempfile::tempdir()?;
+//! let count = std::cell::Cell::new(0);
+//! testkit::storage_suite(&|| {
+//!     count.set(count.get() + 1);
+//!     let directory = home.path().join(count.get().to_string());
+//!     std::fs::create_dir(&directory).expect("a directory");
+//!     (Arc::new(FileStorage::new()), directory)
+//! });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod storage;
+
+#[doc(hidden)]
+pub mod fuzzing;
+
+pub use storage::storage_suite;

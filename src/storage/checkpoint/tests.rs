@@ -1,10 +1,11 @@
 //! The small files: bytes of Kafka's own classes, what is taken beside them, and what is refused.
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use super::super::{FileStorage, Storage};
+use super::super::FileStorage;
 use super::own::{frame, unframe};
 use super::*;
 

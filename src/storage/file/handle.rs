@@ -6,7 +6,7 @@
 //! | lock | guards | held over |
 //! |---|---|---|
 //! | `writer` | the writer's descriptor and extent | a write, an extension, a cut |
-//! | `name` | the name and the identity (device, inode) of the file | opening it, mapping it, renaming it, a cut |
+//! | `name` | the name and the identity of the file | opening it, mapping it, renaming it, a cut |
 //! | `file`, the slot of [`Lending`] | pointers | a pointer |
 //!
 //! So a reader whose file is open waits for nobody's I/O, and a write takes one lock that nobody contends for.
@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -61,22 +62,12 @@ pub(super) struct Handle {
 
 struct Name {
     path: PathBuf,
-    identity: (u64, u64),
+    identity: Identity,
 }
 
 struct Writer {
     file: Option<Arc<fs::File>>,
     extent: sync::Arc<Extent>,
-}
-
-impl Name {
-    /// Whether the file stands under its name still.
-    fn check(&self) -> io::Result<()> {
-        if identity(&fs::symlink_metadata(&self.path)?) == self.identity {
-            return Ok(());
-        }
-        Err(io::Error::other("another file stands under this name"))
-    }
 }
 
 impl Writer {
@@ -85,8 +76,16 @@ impl Writer {
     }
 }
 
-fn identity(metadata: &fs::Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
+/// Which file this is. The number of a file that was removed is given to the next one, so its birth counts too.
+type Identity = (u64, u64, Option<Duration>);
+
+fn identity(metadata: &fs::Metadata) -> Identity {
+    let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    (metadata.dev(), metadata.ino(), born)
+}
+
+fn another_file() -> io::Error {
+    io::Error::other("another file stands under this name")
 }
 
 impl fmt::Debug for Handle {
@@ -161,7 +160,7 @@ impl Handle {
         }
         let (file, metadata) = open_retrying(&self.pool, &name.path)?;
         if identity(&metadata) != name.identity {
-            return Err(io::Error::other("another file stands under this name"));
+            return Err(another_file());
         }
         if metadata.len() < self.lending.length() {
             return Err(io::Error::other("the file was cut by somebody else"));
@@ -170,6 +169,14 @@ impl Handle {
         *self.file.write() = Some(Arc::clone(&file));
         self.pool.admit(self.as_member());
         Ok(file)
+    }
+
+    /// Whether the file stands under its name still. The writer asks, so that it has the length we know.
+    fn check(&self, name: &Name) -> io::Result<()> {
+        let metadata = fs::metadata(&name.path)?;
+        let same = identity(&metadata) == name.identity;
+        let same_length = self.file.read().is_some() || metadata.len() == self.lending.length();
+        if same && same_length { Ok(()) } else { Err(another_file()) }
     }
 
     /// The map, made anew where there is none or where it `is_outgrown`. `None` where the file cannot be mapped.
@@ -265,7 +272,7 @@ impl Handle {
     /// Goes on with a copy of the first `keep` bytes of the file under its name, synced; who holds bytes of
     /// the file keeps them.
     fn move_to_copy(&self, writer: &mut Writer, name: &mut Name, keep: u64, settled: u64) -> io::Result<()> {
-        name.check()?;
+        self.check(name)?;
         let (copy, metadata) = copy_front(writer.file(), &name.path, keep)?;
         let copy = Arc::new(copy);
         let extent = sync::Arc::new(Extent::new(keep, settled));
@@ -364,7 +371,10 @@ impl StorageFile for Handle {
 
     fn rename(&self, to: &Path) -> io::Result<()> {
         let mut name = self.name.lock();
-        name.check()?;
+        if to.parent() != name.path.parent() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the new name is in another directory"));
+        }
+        self.check(&name)?;
         fs::rename(&name.path, to)?;
         name.path = to.to_path_buf();
         Ok(())
@@ -427,5 +437,56 @@ impl Drop for Handle {
         if self.file.read().is_some() {
             self.pool.dismiss();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::super::Storage;
+    use super::super::FileStorage;
+    use super::*;
+
+    fn open(path: &Path) -> Arc<Handle> {
+        let file = fs::File::options().read(true).write(true).open(path).expect("opened");
+        let metadata = file.metadata().expect("metadata");
+        Handle::new(&Arc::new(Pool::new(1)), path, file, &metadata, 0, false)
+    }
+
+    /// The system reports an error of writing back once to each descriptor. If the pool's sync gets it, the
+    /// owner's next sync must return it all the same: it would take the lost bytes for durable.
+    #[test]
+    fn a_sync_that_failed_for_the_pool_fails_the_owners_next() {
+        const EINVAL: i32 = 22;
+        let device = open(Path::new("/dev/null")); // takes every write, and cannot be synced
+        device.write(0, &[IoSlice::new(b"lost")]).expect("written");
+        assert!(!device.sync_for_pool());
+        assert_eq!((*device.untold.lock(), device.close()), (Some(EINVAL), Closing::Unsynced));
+
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        drop(FileStorage::new().create(&path, 0).expect("created"));
+        let file = open(&path);
+        file.write(0, &[IoSlice::new(b"lost")]).expect("written");
+        *file.untold.lock() = Some(EINVAL);
+        assert_eq!(file.sync().expect_err("the pool's").raw_os_error(), Some(EINVAL));
+        assert_eq!(file.close(), Closing::Unsynced, "the bytes do not count as synced by that");
+        file.sync().expect("synced");
+        assert_eq!(file.close(), Closing::Closed);
+    }
+
+    /// A sync covers the writes that were done when it began, not those that came while it ran.
+    #[test]
+    fn only_what_was_written_before_a_sync_counts_as_synced() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        drop(FileStorage::new().create(&path, 0).expect("created"));
+        let file = open(&path);
+        assert!(!file.is_unsynced());
+        file.extend(10).expect("extended");
+        assert!(file.is_unsynced());
+        file.sync().expect("synced");
+        file.truncate(3).expect("cut");
+        assert!(file.is_unsynced(), "a new length is unsynced too");
+        assert!(file.sync_for_pool() && !file.is_unsynced());
     }
 }

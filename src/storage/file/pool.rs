@@ -128,7 +128,7 @@ impl Pool {
     fn sync_and_close(&self) -> bool {
         let places = self.line.lock().len();
         for _ in 0..places {
-            let Some(place) = self.line.lock().pop_front() else { return false };
+            let Some(mut place) = self.take_oldest() else { return false };
             let Some(member) = place.member.upgrade() else { continue };
             match if member.sync_for_pool() { member.close() } else { Closing::Unsynced } {
                 Closing::Closed => {
@@ -136,10 +136,19 @@ impl Pool {
                     return true;
                 }
                 Closing::WasClosed => {}
-                Closing::Busy | Closing::Unsynced => self.line.lock().push_back(place),
+                Closing::Busy | Closing::Unsynced => {
+                    place.since = self.tick(); // so that the next one is tried first
+                    self.line.lock().push_back(place);
+                }
             }
         }
         false
+    }
+
+    fn take_oldest(&self) -> Option<Place> {
+        let mut line = self.line.lock();
+        let (oldest, _) = line.iter().enumerate().min_by_key(|(_, place)| place.since)?;
+        line.remove(oldest)
     }
 }
 
@@ -189,30 +198,30 @@ mod tests {
         fake
     }
 
-    fn are_open(files: &[&Arc<Fake>]) -> Vec<bool> {
+    fn are_open(files: &[Arc<Fake>]) -> Vec<bool> {
         files.iter().map(|f| f.open.load(Ordering::Relaxed)).collect()
     }
 
     #[test]
     fn the_least_recently_used_is_closed() {
         let pool = Pool::new(3);
-        let (a, b, c) = (open(&pool, false, false), open(&pool, false, false), open(&pool, false, false));
-        a.used.store(pool.tick(), Ordering::Relaxed);
-        let d = open(&pool, false, false);
-        assert_eq!(are_open(&[&a, &b, &c, &d]), [true, false, true, true]);
-        let e = open(&pool, false, false);
-        assert_eq!(are_open(&[&a, &b, &c, &d, &e]), [true, false, false, true, true]);
+        let mut files: Vec<_> = (0..3).map(|_| open(&pool, false, false)).collect();
+        files[0].used.store(pool.tick(), Ordering::Relaxed);
+        files.push(open(&pool, false, false));
+        assert_eq!(are_open(&files), [true, false, true, true]);
+        files.push(open(&pool, false, false));
+        assert_eq!(are_open(&files), [true, false, false, true, true]);
     }
 
     #[test]
     fn unsynced_files_are_closed_only_where_there_is_no_other() {
         let pool = Pool::new(3);
-        let (a, b, c) = (open(&pool, true, true), open(&pool, true, false), open(&pool, false, false));
-        let d = open(&pool, true, false);
-        assert_eq!(are_open(&[&a, &b, &c, &d]), [true, true, false, true]);
-        let e = open(&pool, false, false);
-        assert_eq!(are_open(&[&a, &b, &d, &e]), [true, false, true, true], "a cannot be synced, b can");
-        assert!(!b.unsynced.load(Ordering::Relaxed));
+        let mut files = vec![open(&pool, true, true), open(&pool, true, false), open(&pool, false, false)];
+        files.push(open(&pool, true, false));
+        assert_eq!(are_open(&files), [true, true, false, true]);
+        files.push(open(&pool, false, false));
+        assert_eq!(are_open(&files), [true, false, false, true, true], "the first cannot be synced");
+        assert!(!files[1].unsynced.load(Ordering::Relaxed));
     }
 
     #[test]

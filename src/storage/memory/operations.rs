@@ -237,9 +237,26 @@ impl Machine {
         let now = self.len_of(inode);
         self.begin(&Attempt::new(OperationKind::Truncate, &path).bytes(len.min(now)..now))?;
         if len < now {
-            self.alter(inode, Change::Cut(len));
+            let has_another_name = self.names.now().files().any(|(name, file)| file == inode && name != &*path);
+            if has_another_name {
+                self.cut_in_a_copy(inode, &path, len);
+            } else {
+                self.alter(inode, Change::Cut(len));
+            }
         }
         Ok(())
+    }
+
+    /// Goes on with a copy of the front, which is durable under the name at once; the other names keep the file.
+    fn cut_in_a_copy(&mut self, inode: u64, path: &Arc<str>, len: u64) {
+        let mut content = self.inode(inode).map(|inode| inode.content().clone()).unwrap_or_default();
+        content.cut(len);
+        let copy = self.add_inode(content);
+        self.rearrange(NameChange::Add { path: Arc::clone(path), node: Node::File(copy) });
+        self.names.sync(parent(path));
+        for handle in self.handles.values_mut().filter(|handle| handle.inode == inode && handle.path == *path) {
+            handle.inode = copy;
+        }
     }
 
     pub(super) fn rename_open(&mut self, handle: u64, to: &str) -> io::Result<()> {

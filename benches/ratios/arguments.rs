@@ -1,0 +1,39 @@
+//! What the command line says. Arguments that cargo adds for harnesses (`--bench`) are passed over.
+
+/// How to run.
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    /// Fewer and smaller rounds: all rows in under 40 s.
+    pub(crate) quick: bool,
+    /// The raw loop on both sides.
+    pub(crate) noise: bool,
+    /// The rows to run; empty for all.
+    rows: Vec<String>,
+}
+
+impl Arguments {
+    /// Reads the arguments behind the program's name.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut parsed = Self::default();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--bench" => {}
+                "--quick" => parsed.quick = true,
+                "--noise" => parsed.noise = true,
+                "--row" => parsed.rows.push(arguments.next().ok_or("--row needs the name of a row")?),
+                other => return Err(format!("{other} is not known: --quick, --noise and --row NAME are")),
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Whether the row of this name is to run.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|row| row == name)
+    }
+
+    /// `full`, or `quick` in quick mode.
+    pub(crate) fn choose<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}

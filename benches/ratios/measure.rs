@@ -1,0 +1,102 @@
+//! Rounds, medians and how a row is printed.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::arguments::Arguments;
+
+/// One side of a row: does its work once and says how long the part that counts took.
+pub(crate) type Side = Box<dyn FnMut() -> Duration>;
+
+/// What a rate counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    /// Work is bytes, rates are printed in GB/s.
+    Bytes,
+    /// Work is operations, rates are printed in operations a second.
+    Operations,
+}
+
+/// A row to be measured. Both sides do `work` each time they are called.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) unit: Unit,
+    /// Builds both sides, ours first, and says how much work a call does. Files live as long as the sides.
+    pub(crate) prepare: Box<dyn FnOnce() -> Prepared>,
+    /// How many rounds in a full run and in a quick one.
+    pub(crate) rounds: (usize, usize),
+}
+
+/// Both sides, ready to run.
+pub(crate) struct Prepared {
+    pub(crate) work: u64,
+    pub(crate) ours: Side,
+    pub(crate) raw: Side,
+}
+
+impl Row {
+    /// Warms both sides up, then alternates; who begins a round alternates too.
+    pub(crate) fn measure(self, arguments: &Arguments) -> Outcome {
+        let mut prepared = (self.prepare)();
+        (prepared.ours)();
+        (prepared.raw)();
+        let mut rounds = Vec::new();
+        for round in 0..arguments.choose(self.rounds.0, self.rounds.1) {
+            let (ours, raw) = if round % 2 == 0 {
+                let ours = (prepared.ours)();
+                (ours, (prepared.raw)())
+            } else {
+                let raw = (prepared.raw)();
+                ((prepared.ours)(), raw)
+            };
+            let rate = |time: Duration| prepared.work as f64 / time.as_secs_f64();
+            rounds.push((rate(ours), rate(raw)));
+        }
+        Outcome { name: self.name, unit: self.unit, rounds }
+    }
+}
+
+/// The rates of a row's rounds: ours, raw.
+pub(crate) struct Outcome {
+    name: &'static str,
+    unit: Unit,
+    rounds: Vec<(f64, f64)>,
+}
+
+impl Outcome {
+    /// The line above the rows.
+    pub(crate) fn heading() -> String {
+        format!("{:<28} {:>14} {:>14} {:>7}   {}", "name", "ours", "raw", "ratio", "quartiles of the ratio")
+    }
+
+    fn sorted(&self, of: impl Fn(&(f64, f64)) -> f64) -> Vec<f64> {
+        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    fn rate(&self, rate: f64) -> String {
+        match self.unit {
+            Unit::Bytes => format!("{:.2} GB/s", rate / 1e9),
+            Unit::Operations => format!("{rate:.0} ops/s"),
+        }
+    }
+}
+
+/// The value below which `part` of the values lie.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = part * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ratios = self.sorted(|(ours, raw)| ours / raw);
+        let ours = self.rate(quantile(&self.sorted(|(ours, _)| *ours), 0.5));
+        let raw = self.rate(quantile(&self.sorted(|(_, raw)| *raw), 0.5));
+        let ratio = quantile(&ratios, 0.5);
+        let (low, high) = (quantile(&ratios, 0.25), quantile(&ratios, 0.75));
+        write!(f, "{:<28} {ours:>14} {raw:>14} {ratio:>7.2}   {low:.2} to {high:.2}", self.name)
+    }
+}

@@ -1,0 +1,148 @@
+//! The rows: their names, what each moves, and which loops it sets beside each other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use taffrail::Reads;
+use tempfile::TempDir;
+
+use crate::arguments::Arguments;
+use crate::measure::{Prepared, Row, Side, Unit};
+use crate::work::{Shape, SyncShape};
+use crate::{ours, raw, raw_sync};
+
+/// Every row, in the order in which they are printed.
+pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
+    let noise = arguments.noise;
+    let append_bytes = arguments.choose(256 << 20, 64 << 20);
+    let append = |name, record_bytes, batch_records, bytes: usize| {
+        let shape = Shape { record_bytes, batch_records, batches: bytes / (record_bytes * batch_records) };
+        append_row(name, shape, noise)
+    };
+    let sync_operations = arguments.choose(4096, 1024);
+    let sync = |name, threads, files, operations| {
+        sync_row(name, SyncShape { record_bytes: 1024, threads, files, operations }, noise)
+    };
+    let read = |name, record_bytes, reads, visit| {
+        read_row(name, ReadShape { record_bytes, log_bytes: 256 << 20, reads, visit }, noise)
+    };
+    vec![
+        append("append 1 KiB batch 100", 1024, 100, append_bytes),
+        append("append 1 KiB batch 1", 1024, 1, append_bytes),
+        append("append 100 B batch 100", 100, 100, append_bytes),
+        append("append 100 B batch 1", 100, 1, append_bytes / 8),
+        sync("sync 1 thread", 1, 1, sync_operations),
+        sync("sync 8 threads 1 partition", 8, 1, sync_operations * 2),
+        sync("sync 32 threads 1 partition", 32, 1, sync_operations * 8),
+        sync("sync 8 threads 8 partitions", 8, 8, sync_operations * 2),
+        sync("sync 32 threads 8 partitions", 32, 8, sync_operations * 4),
+        read("read 1 KiB", 1024, Reads::Mapped, Visit::Touch),
+        read("read 1 KiB buffered", 1024, Reads::Buffered, Visit::Touch),
+        read("iterate 1 KiB", 1024, Reads::Mapped, Visit::Look),
+        read("iterate 100 B", 100, Reads::Mapped, Visit::Look),
+        open_row("open after crash", arguments.choose(256 << 20, 128 << 20), noise),
+    ]
+}
+
+/// The names of all rows.
+pub(crate) fn names(arguments: &Arguments) -> Vec<&'static str> {
+    all(arguments).iter().map(|row| row.name).collect()
+}
+
+/// What is done with each record that was read.
+#[derive(Clone, Copy)]
+enum Visit {
+    /// Every byte of it is touched.
+    Touch,
+    /// Its key and value are looked at as slices.
+    Look,
+}
+
+/// How a row reads a log.
+#[derive(Clone, Copy)]
+struct ReadShape {
+    record_bytes: usize,
+    log_bytes: usize,
+    reads: Reads,
+    visit: Visit,
+}
+
+/// What `Partition::read` hands out at a time, unless told otherwise.
+const READ_BYTES: usize = 1 << 20;
+
+fn temporary() -> TempDir {
+    TempDir::new().expect("a temporary directory can be made")
+}
+
+fn bytes_in(path: &Path) -> u64 {
+    fs::metadata(path).expect("the file is there").len()
+}
+
+/// A side that keeps its directory as long as it lives.
+fn keeping(directory: TempDir, mut side: Side) -> Side {
+    Box::new(move || {
+        let _kept = &directory;
+        side()
+    })
+}
+
+/// A side in a directory of its own.
+fn side_in(make: impl FnOnce(PathBuf) -> Side) -> Side {
+    let directory = temporary();
+    let side = make(directory.path().to_owned());
+    keeping(directory, side)
+}
+
+fn append_row(name: &'static str, shape: Shape, noise: bool) -> Row {
+    let raw = move |directory: PathBuf| raw::append(directory, shape);
+    let ours = move |directory: PathBuf| if noise { raw(directory) } else { ours::append(&directory, shape) };
+    Row {
+        name,
+        unit: Unit::Bytes,
+        rounds: (21, 7),
+        prepare: Box::new(move || Prepared { work: shape.payload(), ours: side_in(ours), raw: side_in(raw) }),
+    }
+}
+
+fn sync_row(name: &'static str, shape: SyncShape, noise: bool) -> Row {
+    let raw = move |directory| raw_sync::appends(directory, shape);
+    let ours = move |directory| if noise { raw(directory) } else { ours::appends(directory, shape) };
+    let work = shape.operations as u64;
+    Row {
+        name,
+        unit: Unit::Operations,
+        rounds: (15, 5),
+        prepare: Box::new(move || Prepared { work, ours: side_in(ours), raw: side_in(raw) }),
+    }
+}
+
+/// Both sides read one file: the log that ours wrote.
+fn read_row(name: &'static str, shape: ReadShape, noise: bool) -> Row {
+    let prepare = move || {
+        let directory = temporary();
+        let log = ours::log_to_read(directory.path(), shape.record_bytes, shape.log_bytes);
+        let raw = || match shape.reads {
+            Reads::Buffered => raw::scan_buffered(&log, READ_BYTES),
+            _ => raw::scan_mapped(&log),
+        };
+        let ours = match shape.visit {
+            _ if noise => raw(),
+            Visit::Touch => ours::read(&log, shape.reads),
+            Visit::Look => ours::iterate(&log, shape.reads),
+        };
+        Prepared { work: bytes_in(&log), ours, raw: keeping(directory, raw()) }
+    };
+    Row { name, unit: Unit::Bytes, rounds: (15, 7), prepare: Box::new(prepare) }
+}
+
+/// Both sides work through one file: the log whose tail was not synced.
+fn open_row(name: &'static str, tail_bytes: usize, noise: bool) -> Row {
+    let prepare = move || {
+        let directory = temporary();
+        let crashed = ours::Crashed::new(directory.path(), tail_bytes);
+        let tail = crashed.tail_log();
+        let ours = if noise { raw::check(&tail) } else { crashed.open() };
+        Prepared { work: bytes_in(&tail), ours, raw: keeping(directory, raw::check(&tail)) }
+    };
+    Row { name, unit: Unit::Bytes, rounds: (15, 5), prepare: Box::new(prepare) }
+}

@@ -1,0 +1,5 @@
+//! Checkpoints, `partition.metadata` and taffrail's own frame: no bytes panic, and what is taken reads the same
+//! once it was written again.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| taffrail::testkit::fuzzing::small_files(bytes));

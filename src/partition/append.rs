@@ -1,0 +1,475 @@
+//! The append pipeline: check, assign, roll, write, publish.
+//!
+//! Under the writer lock, in this order:
+//!
+//! 1. **check**: the partition takes writes, the end is where the caller expects it, offsets suffice;
+//! 2. **roll** where the batch does not fit the active segment;
+//! 3. **assign**: base offset and leader epoch lie outside the checksum and are patched in place; an epoch that
+//!    is new here is in the synced epoch checkpoint before the bytes are written, and so are the flags of the
+//!    history;
+//! 4. **write**: one write for all batches of the call;
+//! 5. **publish**: transactions, then the end, then (where the operating system's copy counts as stored) the
+//!    high watermark; whoever waits is woken.
+//!
+//! Nothing is changed before the write has succeeded but what is harmless when repeated: an empty new segment,
+//! a new epoch at the end. The sync is outside the lock; see `durable.rs`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::home::History;
+use super::{Inner, Partition, Writer};
+use bytes::Bytes;
+
+use crate::config::{Commits, TimestampType};
+use crate::epochs::Epochs;
+use crate::error::{Corruption, Error, Result};
+use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
+use crate::record::batches::Batches;
+use crate::record::builder::BatchBuilder;
+use crate::record::control::ControlRecord;
+use crate::segment::{Incoming, Segment};
+use crate::trace;
+use crate::types::{LeaderEpoch, Offset, Timestamp};
+
+/// An append that has its offsets. It is in the page cache; [`Appended::wait`] returns when it is stored.
+///
+/// Dropping it changes nothing.
+#[derive(Debug)]
+#[must_use = "the records are stored as the durability promises only after `wait`"]
+pub struct Appended<'p> {
+    /// The offsets of the records.
+    pub offsets: Range<Offset>,
+    partition: &'p Partition,
+    /// The generation of the shared sync that the offsets are marks of.
+    generation: u64,
+}
+
+impl Appended<'_> {
+    /// Returns when the records are stored as the partition's durability promises. One sync serves all who wait.
+    ///
+    /// # Errors
+    /// What the sync failed with; [`Error::Superseded`] where the log was truncated or reopened meanwhile.
+    pub fn wait(self) -> Result<()> {
+        let inner = &*self.partition.inner;
+        if !inner.is_synced() {
+            return Ok(());
+        }
+        inner.check_readable()?;
+        inner.sync_to(self.offsets.end, self.generation)
+    }
+}
+
+impl Partition {
+    /// Appends a batch, which gets the next offsets, and empties the builder (its buffer stays).
+    ///
+    /// # Errors
+    /// Nothing is appended, and the builder keeps its records, on: an empty batch, [`Error::BatchTooLarge`],
+    /// [`Error::NullKey`] where the log is compacted, [`Error::InvalidTimestamp`] outside of the configured bounds,
+    /// [`Error::CodecDisabled`], [`Error::Io`] where the disk refused (full, say), [`Error::Poisoned`] after an
+    /// earlier failure, [`Error::Closed`], [`Error::Forked`].
+    pub fn append(&self, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
+        self.append_client(None, batch)
+    }
+
+    /// Like [`Partition::append`], if the log still ends at `expected_end`.
+    ///
+    /// # Errors
+    /// [`Error::UnexpectedEnd`] where it ends elsewhere: nothing is appended.
+    pub fn append_at(&self, expected_end: Offset, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
+        self.append_client(Some(expected_end), batch)
+    }
+
+    /// Appends batches as another copy of this log has them: offsets, leader epochs and compression are kept.
+    ///
+    /// `batches` is a piece of a log; a batch that is cut off at its end is left out, and so is everything from the
+    /// first batch on whose leader epoch is later than `epoch`, the one that the copy is fetching under. Batches
+    /// begin at or behind the end and rise; gaps are what compaction left.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBatch`] where one is damaged or steps back, [`Error::UnexpectedEnd`] where the first begins
+    /// below the end, [`Error::BatchTooLarge`] where one does not fit a segment, and what [`Partition::append`]
+    /// answers about the partition. A batch before the one that failed may have been appended.
+    pub fn append_replica(&self, batches: &[u8], epoch: LeaderEpoch) -> Result<Appended<'_>> {
+        self.inner.check_writable()?;
+        let headers = parse_replica(batches, epoch)?;
+        let mut writer = self.inner.writer.lock();
+        self.inner.check_writable()?;
+        let start = self.inner.append_replica(&mut writer, batches, &headers)?;
+        let offsets = start..self.inner.picture.end();
+        let generation = self.inner.sync.generation();
+        drop(writer);
+        self.inner.changed.notify();
+        Ok(Appended { offsets, partition: self, generation })
+    }
+
+    fn append_client(&self, expected_end: Option<Offset>, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        let append_time = inner.check_client(batch)?;
+        let header = *batch.seal(append_time)?;
+        let limit = inner.config.batch_limit();
+        if header.size() > limit {
+            return Err(Error::BatchTooLarge { size: header.size(), limit });
+        }
+        let mut writer = inner.writer.lock();
+        inner.check_writable()?;
+        let offsets = inner.append_sealed(&mut writer, expected_end, header, batch.sealed())?;
+        let generation = inner.sync.generation();
+        drop(writer);
+        inner.changed.notify();
+        batch.clear();
+        Ok(Appended { offsets, partition: self, generation })
+    }
+
+    /// Closes the active segment and begins a new one at the end; an empty one is left as it is.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; a synced partition whose sync fails is poisoned.
+    pub fn roll(&self) -> Result<()> {
+        self.inner.check_writable()?;
+        let mut writer = self.inner.writer.lock();
+        self.inner.check_writable()?;
+        if writer.active.reader().size() == 0 {
+            return Ok(());
+        }
+        let end = self.inner.picture.end();
+        let outcome = self.inner.roll(&mut writer, end);
+        drop(writer);
+        self.inner.changed.notify();
+        outcome
+    }
+}
+
+impl Inner {
+    /// What can be said of a client's batch without the lock. Answers the append time where the log stamps.
+    fn check_client(&self, batch: &BatchBuilder) -> Result<Option<Timestamp>> {
+        if let Some(index) = batch.first_null_key().filter(|_| self.config.cleanup.compacts()) {
+            return Err(Error::NullKey { index });
+        }
+        if self.config.timestamp_type == TimestampType::LogAppendTime {
+            return Ok(Some(self.clock.wall()));
+        }
+        if self.config.timestamp_before_max.is_some() || self.config.timestamp_after_max.is_some() {
+            self.check_timestamps(batch)?;
+        }
+        Ok(None)
+    }
+
+    fn check_timestamps(&self, batch: &BatchBuilder) -> Result<()> {
+        let Some((least, greatest)) = batch.timestamps() else { return Ok(()) };
+        let now = self.clock.wall().0;
+        let millis = |bound: Duration| i64::try_from(bound.as_millis()).unwrap_or(i64::MAX);
+        let earliest = self.config.timestamp_before_max.map(|bound| now.saturating_sub(millis(bound)));
+        let latest = self.config.timestamp_after_max.map(|bound| now.saturating_add(millis(bound)));
+        if earliest.is_some_and(|earliest| least.0 < earliest) {
+            let reason = "it lies further in the past than timestamp_before_max allows";
+            return Err(Error::InvalidTimestamp { timestamp: least, reason });
+        }
+        if latest.is_some_and(|latest| greatest.0 > latest) {
+            let reason = "it lies further in the future than timestamp_after_max allows";
+            return Err(Error::InvalidTimestamp { timestamp: greatest, reason });
+        }
+        Ok(())
+    }
+
+    /// Appends one sealed batch of a client.
+    fn append_sealed(
+        &self,
+        writer: &mut Writer,
+        expected: Option<Offset>,
+        header: BatchHeader,
+        bytes: &mut [u8],
+    ) -> Result<Range<Offset>> {
+        let start = self.picture.end();
+        if let Some(expected) = expected.filter(|expected| *expected != start) {
+            return Err(Error::UnexpectedEnd { expected, end: start });
+        }
+        if writer.epochs.latest() != Some(writer.epoch) {
+            let mut epochs = writer.epochs.clone();
+            epochs.assign(writer.epoch, start);
+            self.replace_epochs(writer, epochs)?;
+        }
+        batch::set_base_offset(bytes, start);
+        batch::set_leader_epoch(bytes, writer.epoch);
+        let header = header.assigned(start, Some(writer.epoch));
+        self.roll_for(writer, start, bytes.len() as u64, std::slice::from_ref(&header))?;
+        if header.is_transactional() {
+            self.note(writer, History { transactions: true, ..writer.history })?;
+        }
+        self.write(writer, bytes, std::slice::from_ref(&header))?;
+        Ok(start..header.next_offset())
+    }
+
+    /// Appends a replica's batches in sets that fit a segment; answers where the first begins.
+    fn append_replica(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<Offset> {
+        let end = self.picture.end();
+        let Some(first) = headers.first() else { return Ok(end) };
+        if first.base_offset() < end && !self.replace_empty(writer, first)? {
+            return Err(Error::UnexpectedEnd { expected: first.base_offset(), end });
+        }
+        let mut rest = bytes;
+        let mut pending = headers;
+        while !pending.is_empty() {
+            let (count, size) = fitting(pending, u64::from(self.config.segment_bytes))?;
+            let (set, behind) = pending.split_at(count);
+            let (set_bytes, rest_bytes) = rest.split_at(size);
+            self.prepare_replica_set(writer, set, set_bytes.len() as u64)?;
+            self.write(writer, set_bytes, set)?;
+            (pending, rest) = (behind, rest_bytes);
+        }
+        Ok(first.base_offset())
+    }
+
+    /// An empty log whose end lies inside the first batch (the leader's log begins there) begins anew at its base.
+    fn replace_empty(&self, writer: &mut Writer, first: &BatchHeader) -> Result<bool> {
+        let end = self.picture.end();
+        let is_empty = self.picture.view().log_start == end && writer.active.reader().size() == 0;
+        if !is_empty || first.last_offset() < end {
+            return Ok(false);
+        }
+        self.restart_at(writer, first.base_offset())?;
+        Ok(true)
+    }
+
+    /// Everything that has to be durable before a replica's batches are written.
+    fn prepare_replica_set(&self, writer: &mut Writer, set: &[BatchHeader], bytes: u64) -> Result<()> {
+        let Some(first) = set.first() else { return Ok(()) };
+        self.roll_for(writer, first.base_offset(), bytes, set)?;
+        let mut due = self.picture.end();
+        let mut history = writer.history;
+        for header in set {
+            history.gaps |= header.base_offset() != due;
+            history.transactions |= header.is_transactional();
+            due = header.next_offset();
+        }
+        self.note(writer, history)?;
+        self.assign_epochs(writer, set)
+    }
+
+    /// Makes the epochs that the batches bring durable. An epoch that was begun here and has no record yet gives way.
+    fn assign_epochs(&self, writer: &mut Writer, set: &[BatchHeader]) -> Result<()> {
+        let mut epochs = writer.epochs.clone();
+        let first = set.iter().find_map(BatchHeader::leader_epoch);
+        let mut changed = false;
+        if first.is_some_and(|first| epochs.latest().is_some_and(|latest| first < latest)) {
+            changed = epochs.truncate_from_end(self.picture.end());
+        }
+        for header in set {
+            if let Some(epoch) =
+                header.leader_epoch().filter(|epoch| epochs.latest().is_none_or(|latest| *epoch > latest))
+            {
+                changed |= epochs.assign(epoch, header.base_offset());
+            }
+        }
+        let latest = epochs.latest();
+        for header in set.iter().filter(|header| header.leader_epoch().is_some()) {
+            let (found, expected) = (header.leader_epoch(), epochs.at(header.base_offset()));
+            if found != expected {
+                let reason = Corruption::Epoch { found: found.map_or(-1, |epoch| epoch.0), expected };
+                return Err(Error::InvalidBatch { position: 0, reason });
+            }
+        }
+        if !changed {
+            return Ok(());
+        }
+        writer.epoch = writer.epoch.max(latest.unwrap_or_default());
+        self.replace_epochs(writer, epochs)
+    }
+
+    /// Makes the epochs durable, then those of the writer and of the view.
+    pub(super) fn replace_epochs(&self, writer: &mut Writer, epochs: Epochs) -> Result<()> {
+        self.home.write_epochs(epochs.entries())?;
+        writer.epochs = epochs;
+        let entries = writer.epochs.entries().to_vec();
+        self.picture.publish(self.next_view(|view| view.epochs = entries));
+        Ok(())
+    }
+
+    /// Makes it durable that the log's history is now this, where that is news.
+    fn note(&self, writer: &mut Writer, history: History) -> Result<()> {
+        if history == writer.history {
+            return Ok(());
+        }
+        self.home.write_history(history)?;
+        writer.history = history;
+        self.transactional.store(history.transactions, Ordering::Release);
+        if history.gaps && self.picture.view().contiguous {
+            self.picture.publish(self.next_view(|view| view.contiguous = false));
+        }
+        Ok(())
+    }
+
+    /// The write and everything that follows from its success.
+    fn write(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
+        let Some(last) = headers.last() else { return Ok(()) };
+        writer.active.append(bytes, headers).map_err(|error| match error {
+            Error::Poisoned { .. } => self.poison(error),
+            other => other,
+        })?;
+        writer.index_dropped = false;
+        if self.transactional.load(Ordering::Acquire) {
+            self.observe(writer, bytes, headers)?;
+        }
+        self.picture.raise_end(last.next_offset());
+        if self.is_synced() {
+            if self.unsynced_since.load(Ordering::Relaxed) == 0 {
+                self.unsynced_since.store(self.clock.monotonic().0.saturating_add(1), Ordering::Release);
+            }
+        } else {
+            self.stored(last.next_offset());
+        }
+        Ok(())
+    }
+
+    /// Feeds the batches to the transactions; an abort's index entry stands before any mark passes it.
+    fn observe(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
+        let mut position = 0_usize;
+        let mut transactions = self.transactions.lock();
+        for header in headers {
+            let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
+            let batch = bytes.get(position..position.saturating_add(size)).unwrap_or_default();
+            position = position.saturating_add(size);
+            if let Some(aborted) = transactions.observe(header, control_of(header, batch)) {
+                writer.active.append_aborted(aborted).map_err(|error| self.poison(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rolls where the active segment does not take a set of batches.
+    fn roll_for(&self, writer: &mut Writer, base: Offset, bytes: u64, set: &[BatchHeader]) -> Result<()> {
+        let Some(last) = set.last() else { return Ok(()) };
+        let max_timestamp = set.iter().filter_map(BatchHeader::max_timestamp).max();
+        let incoming = Incoming { bytes, max_timestamp, last_offset: last.last_offset() };
+        let age = self.config.segment_age;
+        let now = age.map_or(Timestamp::default(), |_| self.clock.wall());
+        if writer.active.roll_reason(&incoming, age, now).is_none() {
+            return Ok(());
+        }
+        self.roll(writer, base)
+    }
+
+    /// Closes the active segment and begins one at `base`, which is at or behind the end.
+    pub(super) fn roll(&self, writer: &mut Writer, base: Offset) -> Result<()> {
+        let empty = writer.active.reader().size() == 0;
+        if empty && writer.active.reader().base_offset() == base {
+            return Ok(());
+        }
+        writer.active.seal()?;
+        if self.is_synced() {
+            self.sync_before_roll(writer)?;
+        } else {
+            writer.unsynced.push(Arc::clone(writer.active.reader()));
+        }
+        let home = &self.home;
+        let created = self.clock.wall();
+        let next = Segment::create(&home.storage, &home.directory, base, &self.segment_config, created)?;
+        writer.directory_dirty = true;
+        if self.is_synced() {
+            home.sync_directory().map_err(|error| self.poison(error))?;
+            writer.directory_dirty = false;
+        }
+        let reader = Arc::clone(next.reader());
+        writer.active = next;
+        writer.index_dropped = false;
+        self.picture.publish(self.next_view(|view| view.segments.push(reader)));
+        trace::info(&home.directory, || format!("began the segment at offset {base}"));
+        Ok(())
+    }
+
+    /// A synced partition has everything on the disk before the next segment takes a record.
+    fn sync_before_roll(&self, writer: &mut Writer) -> Result<()> {
+        let end = self.picture.end();
+        for segment in writer.unsynced.drain(..) {
+            segment.sync().map_err(|error| self.poison(error))?;
+        }
+        writer.active.reader().sync().map_err(|error| self.poison(error))?;
+        self.sync.raise(end.0);
+        self.unsynced_since.store(0, Ordering::Release);
+        self.stored(end);
+        Ok(())
+    }
+
+    /// Everything below `end` is stored as the durability demands: readers may see it, unless the host decides.
+    pub(super) fn stored(&self, end: Offset) {
+        let high_watermark = match self.config.commits {
+            Commits::WhenStored => end,
+            Commits::ByHost => end.min(Offset(self.committed.load(Ordering::Acquire))),
+        };
+        self.picture.raise_high_watermark(high_watermark);
+        let high_watermark = self.picture.high_watermark();
+        let last_stable = if self.transactional.load(Ordering::Acquire) {
+            self.transactions.lock().last_stable(high_watermark).max(self.picture.view().log_start)
+        } else {
+            high_watermark
+        };
+        self.picture.raise_last_stable(last_stable);
+    }
+}
+
+/// The transaction marker or other control record that a batch holds, if it is a control batch.
+pub(super) fn control_of(header: &BatchHeader, batch: &[u8]) -> Option<ControlRecord> {
+    if !header.is_control() {
+        return None;
+    }
+    let mut one = Batches::new(Bytes::copy_from_slice(batch));
+    one.push(0, *header, CONTROL_BYTES_MAX).ok()?;
+    one.iter().next()?.control()
+}
+
+/// Control batches are not compressed; a foreign one that is does not grow beyond this.
+const CONTROL_BYTES_MAX: usize = 1 << 20;
+
+/// How many of the batches fit one segment together, and their bytes. At least one does, or it is an error.
+fn fitting(headers: &[BatchHeader], segment_bytes: u64) -> Result<(usize, usize)> {
+    let mut count = 0;
+    let mut size = 0_u64;
+    for header in headers {
+        if size + header.size() > segment_bytes {
+            break;
+        }
+        size += header.size();
+        count += 1;
+    }
+    match headers.first() {
+        Some(first) if count == 0 => Err(Error::BatchTooLarge { size: first.size(), limit: segment_bytes }),
+        _ => Ok((count, usize::try_from(size).unwrap_or(usize::MAX))),
+    }
+}
+
+/// Checks a replica's piece of a log: framing, checksums, order. Whole batches up to `epoch` count.
+fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
+    let mut headers: Vec<BatchHeader> = Vec::new();
+    let mut position = 0_usize;
+    while bytes.len() - position >= HEADER_BYTES {
+        let rest = &bytes[position..];
+        let invalid = |reason| Error::InvalidBatch { position: position as u64, reason };
+        let header = BatchHeader::parse(rest).map_err(invalid)?;
+        let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
+        let Some(batch) = rest.get(..size) else { break };
+        if header.leader_epoch().is_some_and(|own| own > epoch) {
+            break;
+        }
+        batch::verify_checksum(batch, &header).map_err(invalid)?;
+        check_epoch(batch, &header).map_err(invalid)?;
+        let due = headers.last().map_or(Offset::ZERO, BatchHeader::next_offset);
+        if header.base_offset() < due {
+            return Err(invalid(Corruption::Order { found: header.base_offset().to_i64(), expected: due }));
+        }
+        headers.push(header);
+        position += size;
+    }
+    Ok(headers)
+}
+
+/// A batch without an epoch says −1; nothing else is below zero.
+fn check_epoch(batch: &[u8], header: &BatchHeader) -> std::result::Result<(), Corruption> {
+    let raw = i32::from_be_bytes(std::array::from_fn(|at| batch.get(12 + at).copied().unwrap_or_default()));
+    if header.leader_epoch().is_none() && raw != -1 {
+        return Err(Corruption::Epoch { found: raw, expected: None });
+    }
+    Ok(())
+}

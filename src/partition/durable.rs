@@ -1,0 +1,256 @@
+//! What makes appended records last: the shared sync, the checkpoints that follow it, and closing.
+//!
+//! ```text
+//!   appended ──(sync: window of zeros, file, directory)──▶ synced ──▶ high watermark ──▶ checkpoint of the
+//!                                                                                       recovery point
+//! ```
+//!
+//! - Whoever syncs fills the window of zeros first, under the writer lock, and syncs once for both, outside of it.
+//! - The recovery point follows the syncs: everything below it is on the disk, whatever happens.
+//! - A failed sync says nothing about what reached the disk. The partition is poisoned: readers go on below the
+//!   high watermark, whoever waits and whoever writes gets the failure, until [`Partition::reopen`] has read
+//!   everything anew.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Health, Inner, Partition, Writer};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::segment::SegmentReader;
+use crate::trace;
+use crate::types::{LeaderEpoch, Offset};
+
+/// A synced partition's file ends in up to this many bytes of zeros that were synced before.
+const WINDOW_BYTES: u64 = 512 << 10;
+/// With less than this left, the next sync fills the window up again.
+const WINDOW_BYTES_LEAST: u64 = WINDOW_BYTES / 2;
+
+/// What one sync has to cover.
+struct Due {
+    end: Offset,
+    files: Vec<Arc<SegmentReader>>,
+    directory: bool,
+}
+
+impl Partition {
+    /// Returns when everything that was appended is synced, and visible.
+    ///
+    /// # Errors
+    /// What the sync failed with: the partition is poisoned then.
+    pub fn sync(&self) -> Result<()> {
+        self.inner.check_writable()?;
+        self.inner.flush()
+    }
+
+    /// Returns when everything below `offset` is synced; one sync serves all who wait.
+    ///
+    /// # Errors
+    /// [`Error::UnexpectedEnd`] where the log ends below `offset`, and as [`Partition::sync`].
+    pub fn sync_to(&self, offset: Offset) -> Result<()> {
+        self.inner.check_writable()?;
+        self.inner.sync_to(offset, self.inner.sync.generation())
+    }
+
+    /// Syncs several partitions, each up to its end.
+    ///
+    /// # Errors
+    /// The first failure; the others are synced all the same.
+    pub fn sync_many<'p>(partitions: impl IntoIterator<Item = &'p Self>) -> Result<()> {
+        partitions.into_iter().map(Self::sync).fold(Ok(()), Result::and)
+    }
+
+    /// Moves the high watermark of a partition that commits by its host, forward only. What is committed and not
+    /// stored becomes visible once it is stored.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] where the partition commits by itself, [`Error::OffsetOutOfRange`] beyond the end.
+    pub fn commit_to(&self, offset: Offset) -> Result<()> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        if inner.config.commits != crate::config::Commits::ByHost {
+            return Err(Error::Policy("commit_to is for Commits::ByHost: this partition commits what it has stored"));
+        }
+        let writer = inner.writer.lock();
+        let end = inner.picture.end();
+        if offset > end {
+            return Err(Error::OffsetOutOfRange { requested: offset, start: self.start(), end });
+        }
+        inner.committed.fetch_max(offset.0, Ordering::AcqRel);
+        inner.stored(if inner.is_synced() { self.synced_end() } else { end });
+        drop(writer);
+        inner.changed.notify();
+        Ok(())
+    }
+
+    /// Begins a leader epoch at the end of the log: batches of clients carry it from now on. It is on the disk
+    /// when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] where it is not later than the current one.
+    pub fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<()> {
+        self.inner.check_writable()?;
+        let mut writer = self.inner.writer.lock();
+        if epoch <= writer.epoch {
+            return Err(Error::Policy("a leader epoch is later than the one before"));
+        }
+        let mut epochs = writer.epochs.clone();
+        epochs.assign(epoch, self.inner.picture.end());
+        self.inner.replace_epochs(&mut writer, epochs)?;
+        writer.epoch = epoch;
+        Ok(())
+    }
+
+    /// Syncs, writes the indexes and checkpoints, marks the partition as cleanly closed, and releases the
+    /// directory. Every other handle answers [`Error::Closed`] from then on. Closing twice is no error.
+    ///
+    /// # Errors
+    /// What the disk refused, or [`Error::Poisoned`]: then it is closed all the same, without the marker, and the
+    /// next open recovers it.
+    pub fn close(self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    /// Syncs up to a mark that was taken in a generation of the shared sync.
+    pub(super) fn sync_to(&self, offset: Offset, generation: u64) -> Result<()> {
+        let publish = |end| self.stored_synced(Offset(end));
+        let outcome = self.sync.sync_to(offset.0, generation, || self.run_sync(), publish);
+        self.changed.notify();
+        outcome
+    }
+
+    /// Syncs all that was appended.
+    pub(super) fn flush(&self) -> Result<()> {
+        loop {
+            let generation = self.sync.generation();
+            match self.sync_to(self.picture.end(), generation) {
+                // Some of it was taken back meanwhile: what is left is synced.
+                Err(Error::Superseded { .. } | Error::UnexpectedEnd { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// After a sync of the shared kind; no reset of it can happen meanwhile.
+    fn stored_synced(&self, end: Offset) {
+        if self.is_synced() {
+            self.stored(end);
+        }
+    }
+
+    /// One sync of everything written so far. Answers up to where that was.
+    fn run_sync(&self) -> Result<u64> {
+        let due = {
+            let mut writer = self.writer.lock();
+            self.check_writable()?;
+            self.due(&mut writer)?
+        };
+        for file in &due.files {
+            file.sync().map_err(|error| self.poison(error))?;
+        }
+        if due.directory {
+            self.home.sync_directory().map_err(|error| self.poison(error))?;
+        }
+        Ok(due.end.0)
+    }
+
+    /// Takes what is to be synced out of the writer; fills the window so that one sync covers it too.
+    fn due(&self, writer: &mut Writer) -> Result<Due> {
+        if self.is_synced() {
+            // Zeros are a convenience: a disk too full for them is none for the records that are there.
+            let filled = writer.active.fill_window(WINDOW_BYTES_LEAST, WINDOW_BYTES);
+            if let Err(error @ Error::Poisoned { .. }) = filled {
+                return Err(self.poison(error));
+            }
+        }
+        self.unsynced_since.store(0, Ordering::Release);
+        let mut files = std::mem::take(&mut writer.unsynced);
+        files.push(Arc::clone(writer.active.reader()));
+        Ok(Due { end: self.picture.end(), files, directory: std::mem::take(&mut writer.directory_dirty) })
+    }
+
+    /// Fences the partition: what the disk holds is not known any more. Returns the error to give to the caller.
+    pub(super) fn poison(&self, cause: Error) -> Error {
+        let cause = match cause {
+            Error::Poisoned { cause, .. } => cause,
+            other => Arc::new(other),
+        };
+        let cause = Arc::clone(self.poison.lock().get_or_insert(cause));
+        trace::warn(&self.home.directory, || format!("takes no more writes: {cause}"));
+        let error = Error::Poisoned { path: self.home.directory.clone(), cause };
+        self.sync.fail(&error);
+        if self.health() == Health::Open {
+            self.set_health(Health::Poisoned);
+        }
+        self.changed.notify();
+        error
+    }
+
+    /// The error of a poisoned partition.
+    pub(super) fn poisoned(&self) -> Error {
+        let cause = self.poison.lock().clone().unwrap_or_else(|| Arc::new(Error::Closed));
+        Error::Poisoned { path: self.home.directory.clone(), cause }
+    }
+
+    /// Up to where the disk has everything, for the checkpoint.
+    pub(super) fn recovery_point(&self) -> Offset {
+        Offset(self.sync.synced()).min(self.picture.end())
+    }
+
+    /// Writes the recovery point and the high watermark.
+    pub(super) fn write_checkpoints(&self, writer: &mut Writer, now: Moment) -> Result<()> {
+        self.home.write_recovery_point(self.recovery_point())?;
+        self.home.write_high_watermark(self.picture.high_watermark())?;
+        writer.last_checkpoint = now;
+        Ok(())
+    }
+
+    /// Closes once; later calls find it closed.
+    pub(super) fn close(&self) -> Result<()> {
+        if self.home.storage.is_forked() {
+            return Err(Error::Forked);
+        }
+        let mut writer = self.writer.lock();
+        let outcome = match self.health() {
+            Health::Closed => return Ok(()),
+            Health::Poisoned => Err(self.poisoned()),
+            Health::Open => self.shut(&mut writer),
+        };
+        self.set_health(Health::Closed);
+        self.sync.fail(&Error::Closed);
+        self.home.release();
+        if let Err(error) = &outcome {
+            trace::warn(&self.home.directory, || format!("was not closed cleanly: {error}"));
+        }
+        outcome
+    }
+
+    fn shut(&self, writer: &mut Writer) -> Result<()> {
+        writer.active.seal()?;
+        for segment in writer.unsynced.drain(..) {
+            segment.sync()?;
+        }
+        writer.active.reader().sync()?;
+        self.home.sync_directory()?;
+        let end = self.picture.end();
+        self.sync.raise(end.0);
+        if self.is_synced() {
+            self.stored(end);
+        }
+        self.write_checkpoints(writer, self.clock.monotonic())?;
+        self.home.write_log_start(self.picture.view().log_start)?;
+        self.home.write_epochs(writer.epochs.entries())?;
+        self.home.write_clean_marker()
+    }
+}
+
+impl Drop for Inner {
+    /// The last handle closes; what fails is traced.
+    fn drop(&mut self) {
+        if self.health() != Health::Closed {
+            drop(self.close());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What falls due: the sync of what nobody waits for, checkpoints, retention, letting go of memory.
+//!
+//! A partition starts no thread. A host calls [`Partition::maintain`] now and then (every few hundred milliseconds
+//! is plenty) with the time, and is told what was done.
+
+use std::time::Duration;
+
+use super::retention::Removed;
+use super::{Inner, Partition, Writer};
+use crate::clock::{Moment, Now};
+use crate::error::Result;
+use crate::types::Offset;
+
+/// What one call of [`Partition::maintain`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Maintenance {
+    /// Records that nobody waited for were synced, and became visible.
+    pub synced: bool,
+    /// The recovery point and the high watermark were written to their checkpoints.
+    pub checkpointed: bool,
+    /// The memory of the index was let go of.
+    pub index_dropped: bool,
+    /// Segments that went by the retention.
+    pub removed: Vec<Removed>,
+}
+
+/// Figures of a partition at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The number of segments.
+    pub segments: usize,
+    /// Bytes of log in them.
+    pub bytes: u64,
+    /// Bytes of removed segments that only readers still hold.
+    pub held_bytes: u64,
+    /// For how long the oldest of them has been held.
+    pub held_longest: Option<Duration>,
+    /// The first offset.
+    pub start: Offset,
+    /// The end.
+    pub end: Offset,
+    /// Up to where readers see records.
+    pub high_watermark: Offset,
+    /// Up to where everything is synced.
+    pub synced_end: Offset,
+}
+
+impl Partition {
+    /// Does what is due at `now`: syncs what nobody waited for since `flush_interval`, writes the checkpoints every
+    /// `checkpoint_interval`, removes what the retention does not keep, and lets go of the index's memory after
+    /// `idle_after` without an append.
+    ///
+    /// # Errors
+    /// The first thing that failed; what comes before it is done.
+    pub fn maintain(&self, now: Now) -> Result<Maintenance> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        let mut done = Maintenance::default();
+        if inner.flush_due().is_some_and(|due| due <= now.monotonic) {
+            inner.flush()?;
+            done.synced = true;
+        }
+        let mut writer = inner.writer.lock();
+        inner.check_writable()?;
+        done.removed = inner.retain(&mut writer, now.wall)?;
+        if now.monotonic >= writer.last_checkpoint.after(inner.config.checkpoint_interval) {
+            inner.write_checkpoints(&mut writer, now.monotonic)?;
+            done.checkpointed = true;
+        }
+        done.index_dropped = inner.let_go_if_idle(&mut writer, now.monotonic)?;
+        writer.retired.retain(|retired| retired.reader.strong_count() > 0);
+        Ok(done)
+    }
+
+    /// Figures of the partition.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let view = self.inner.picture.view();
+        let writer = self.inner.writer.lock();
+        let held = || writer.retired.iter().filter(|retired| retired.reader.strong_count() > 0);
+        let now = self.inner.clock.monotonic();
+        Stats {
+            segments: view.segments.len(),
+            bytes: view.bytes(),
+            held_bytes: held().map(|retired| retired.bytes).sum(),
+            held_longest: held().map(|retired| now.since(retired.since)).max(),
+            start: view.log_start,
+            end: self.end(),
+            high_watermark: self.high_watermark(),
+            synced_end: self.synced_end(),
+        }
+    }
+}
+
+impl Inner {
+    /// When what nobody waits for has to be synced; `None` where all is synced, or nothing waits for syncs.
+    pub(super) fn flush_due(&self) -> Option<Moment> {
+        let since = self.unsynced_since.load(std::sync::atomic::Ordering::Acquire);
+        let since = Moment(since.checked_sub(1)?);
+        Some(since.after(self.config.flush_interval))
+    }
+
+    fn let_go_if_idle(&self, writer: &mut Writer, now: Moment) -> Result<bool> {
+        let end = self.picture.end();
+        if writer.idle.0 != end {
+            writer.idle = (end, now);
+        }
+        if writer.index_dropped || now.since(writer.idle.1) < self.config.idle_after {
+            return Ok(false);
+        }
+        writer.active.drop_index_memory()?;
+        writer.index_dropped = true;
+        Ok(true)
+    }
+}

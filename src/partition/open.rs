@@ -1,0 +1,171 @@
+//! Opening and reopening: the directory's lock, recovery, and the state that follows from what was found.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use super::home::Home;
+use super::recover::{Loaded, Loader};
+use super::trim::Holds;
+use super::view::Picture;
+use super::{Health, Inner, Partition, Writer};
+use crate::clock::{Clock, SystemClock};
+use crate::config::PartitionConfig;
+use crate::error::{Error, Result};
+use crate::segment::SegmentConfig;
+use crate::storage::{FileStorage, Storage};
+use crate::sync::{Event, Mutex, SharedSync};
+use crate::types::Offset;
+
+/// Opens a [`Partition`] with doors of the host's own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use taffrail::{ManualClock, MemoryStorage, Partition, PartitionConfig, Timestamp};
+/// let partition = Partition::builder("data/wal-0")
+///     .config(PartitionConfig::default())
+///     .storage(Arc::new(MemoryStorage::new(7)))
+///     .clock(Arc::new(ManualClock::at(Timestamp(0))))
+///     .open()?;
+/// # partition.close()?;
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct PartitionBuilder {
+    directory: PathBuf,
+    config: PartitionConfig,
+    storage: Option<Arc<dyn Storage>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl PartitionBuilder {
+    pub(super) fn new(directory: &Path) -> Self {
+        let (config, clock) = (PartitionConfig::default(), Arc::new(SystemClock));
+        Self { directory: directory.to_owned(), config, storage: None, clock }
+    }
+
+    /// The settings. Default: [`PartitionConfig::default`].
+    pub fn config(mut self, config: PartitionConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Where the bytes lie. Default: the operating system's files, [`FileStorage::new`]. Partitions that share one
+    /// storage share its bound on open files.
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.storage = Some(storage);
+        self
+    }
+
+    /// What tells the time. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Opens the partition.
+    ///
+    /// # Errors
+    /// As [`Partition::open`].
+    pub fn open(self) -> Result<Partition> {
+        self.config.check()?;
+        let storage = self.storage.unwrap_or_else(|| Arc::new(FileStorage::new()));
+        let home = Home::enter(storage, &self.directory)?;
+        let was_clean = home.take_clean_marker()?;
+        let segment_config = SegmentConfig::from(&self.config);
+        let loaded = Loader {
+            home: &home,
+            config: &self.config,
+            segment_config: &segment_config,
+            clock: &*self.clock,
+            known: &[],
+            was_clean,
+        }
+        .load()?;
+        let now = self.clock.monotonic();
+        let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        let writer = Writer {
+            active,
+            epochs,
+            epoch,
+            history,
+            directory_dirty: !unsynced.is_empty(),
+            unsynced,
+            retired: Vec::new(),
+            retired_count: 0,
+            last_checkpoint: now,
+            idle: (marks.end, now),
+            index_dropped: false,
+        };
+        let inner = Inner {
+            home,
+            config: self.config,
+            segment_config,
+            clock: self.clock,
+            picture: Picture::new(view, marks),
+            writer: Mutex::new(writer),
+            sync: SharedSync::new(synced.0),
+            transactional: AtomicBool::new(history.transactions),
+            transactions: Mutex::new(transactions),
+            changed: Event::new(),
+            unsynced_since: AtomicU64::new(0),
+            committed: AtomicU64::new(marks.high_watermark.0),
+            health: AtomicU8::new(Health::Open as u8),
+            poison: Mutex::new(None),
+            holds: Arc::new(Holds::new()),
+            recovery: Mutex::new(Arc::new(recovery)),
+        };
+        inner.stored(marks.high_watermark);
+        Ok(Partition { inner: Arc::new(inner) })
+    }
+}
+
+impl Partition {
+    /// Recovers the partition anew from what the disk holds, after a failed write or sync has poisoned it. Handles,
+    /// readers and holds stay as they are; what was not acknowledged may be there or not.
+    ///
+    /// # Errors
+    /// As [`Partition::open`]; the partition stays poisoned then.
+    pub fn reopen(&self) -> Result<()> {
+        let inner = &*self.inner;
+        inner.check_readable()?;
+        let mut writer = inner.writer.lock();
+        if inner.health() == Health::Closed {
+            return Err(Error::Closed);
+        }
+        let known = inner.picture.view();
+        let loaded = Loader {
+            home: &inner.home,
+            config: &inner.config,
+            segment_config: &inner.segment_config,
+            clock: &*inner.clock,
+            known: &known.segments,
+            was_clean: false,
+        }
+        .load()
+        .map_err(|error| inner.poison(error))?;
+        let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        writer.active = active;
+        writer.epochs = epochs;
+        writer.epoch = epoch;
+        writer.history = history;
+        writer.directory_dirty = !unsynced.is_empty();
+        writer.unsynced = unsynced;
+        writer.index_dropped = false;
+        *inner.transactions.lock() = transactions;
+        inner.transactional.store(history.transactions, Ordering::Release);
+        inner.committed.fetch_min(marks.end.0, Ordering::AcqRel);
+        inner.unsynced_since.store(0, Ordering::Release);
+        inner.sync.reset(synced.0, inner.sync.synced().min(marks.end.0));
+        inner.picture.replace(view, marks);
+        inner.stored(marks.high_watermark);
+        *inner.recovery.lock() = Arc::new(recovery);
+        *inner.poison.lock() = None;
+        inner.set_health(Health::Open);
+        Ok(())
+    }
+}
+
+/// The first offset of a partition that has no segment and no checkpoint.
+pub(super) const FIRST_OFFSET: Offset = Offset::ZERO;

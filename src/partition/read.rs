@@ -1,0 +1,380 @@
+//! Reading: the view and the marks, one segment's checked batches, and waiting for more.
+//!
+//! A read takes no lock that a writer holds: it loads the marks and the view, finds the segment, and lends bytes
+//! of it. What it hands out was checked (checksum and framing) and does not change afterwards. The answer holds
+//! whole batches of one segment; [`Fetched::next_offset`] says where to go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::view::{Marks, UpTo, View};
+use super::{Health, Inner, Partition};
+use crate::error::{Error, Result};
+use crate::record::batches::{Batch, BatchIter, Batches};
+use crate::record::control::ControlRecord;
+use crate::record::decode::{RecordView, Records};
+use crate::segment::{AbortedTransaction, ReadBounds, SegmentReader};
+use crate::sync::Arc as Pointer;
+use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp};
+
+/// How a partition is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct ReadOptions {
+    max_bytes: usize,
+    isolation: Isolation,
+    up_to: UpTo,
+    max_wait: Duration,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ReadOptions {
+    /// Committed records below the high watermark, up to 1 MiB, without waiting.
+    pub const fn new() -> Self {
+        let (isolation, up_to) = (Isolation::Committed, UpTo::HighWatermark);
+        Self { max_bytes: 1 << 20, isolation, up_to, max_wait: Duration::ZERO }
+    }
+
+    /// How many bytes of batches to hand out at most; one batch is handed out whole even where it is larger.
+    /// Default: 1 MiB.
+    #[doc(alias = "max.partition.fetch.bytes")]
+    pub const fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Which records of transactions are shown. Default: committed ones.
+    #[doc(alias = "isolation.level")]
+    pub const fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Up to where to read. Default: the high watermark.
+    pub const fn up_to(mut self, up_to: UpTo) -> Self {
+        self.up_to = up_to;
+        self
+    }
+
+    /// How long [`Partition::read`] waits where there is nothing to read yet. Default: not at all.
+    #[doc(alias = "fetch.max.wait.ms")]
+    pub const fn max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = wait;
+        self
+    }
+
+    fn bound(&self, marks: Marks) -> Offset {
+        match (self.up_to, self.isolation) {
+            (UpTo::LogEnd, _) => marks.end,
+            (UpTo::HighWatermark, Isolation::Committed) => marks.last_stable,
+            (UpTo::HighWatermark, Isolation::Uncommitted) => marks.high_watermark,
+        }
+    }
+}
+
+/// The answer to a search by timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The record's timestamp, at or after the one asked for.
+    pub timestamp: Timestamp,
+    /// The record's offset.
+    pub offset: Offset,
+    /// The leader epoch that its batch carries.
+    pub leader_epoch: Option<LeaderEpoch>,
+}
+
+/// What a read hands out: checked batches, and where to go on. Iterating cannot fail.
+///
+/// It keeps its bytes alive by itself: they do not change whatever happens to the log.
+#[derive(Clone, Debug, Default)]
+pub struct Fetched {
+    start: Offset,
+    next: Offset,
+    high_watermark: Offset,
+    log_start: Offset,
+    batches: Batches,
+    /// Batches of aborted transactions, by number; empty where there are none.
+    aborted: Vec<bool>,
+    /// Keeps the segment's files from being unlinked.
+    segment: Option<Arc<SegmentReader>>,
+}
+
+impl Fetched {
+    /// Where the next read goes on: behind the last batch handed out, or where the read began.
+    #[must_use]
+    pub fn next_offset(&self) -> Offset {
+        self.next
+    }
+
+    /// The high watermark at the time of the read.
+    #[must_use]
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// The start of the log at the time of the read.
+    #[must_use]
+    pub fn log_start(&self) -> Offset {
+        self.log_start
+    }
+
+    /// Whether no batch was handed out. (Batches may hold no record that is shown: go on at `next_offset`.)
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// The batches as they lie in the log, whole: also control batches, and records below the offset asked for.
+    #[must_use]
+    pub fn batches(&self) -> &Batches {
+        &self.batches
+    }
+
+    /// The records to show, in order: from the offset asked for on, without control records and without those of
+    /// aborted transactions (where the read was [`Isolation::Committed`]).
+    pub fn records(&self) -> FetchedRecords<'_> {
+        let mut visible = VisibleBatches { batches: self.batches.iter(), aborted: self.aborted.iter() };
+        let current = visible.next().map(|batch| batch.records());
+        FetchedRecords { visible, current, start: self.start }
+    }
+}
+
+impl<'a> IntoIterator for &'a Fetched {
+    type Item = RecordView<'a>;
+    type IntoIter = FetchedRecords<'a>;
+
+    fn into_iter(self) -> FetchedRecords<'a> {
+        self.records()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct VisibleBatches<'a> {
+    batches: BatchIter<'a>,
+    aborted: std::slice::Iter<'a, bool>,
+}
+
+impl<'a> VisibleBatches<'a> {
+    fn next(&mut self) -> Option<Batch<'a>> {
+        loop {
+            let batch = self.batches.next()?;
+            let aborted = self.aborted.next().copied().unwrap_or_default();
+            if !aborted && !batch.header().is_control() {
+                return Some(batch);
+            }
+        }
+    }
+}
+
+/// The records of a [`Fetched`].
+#[derive(Clone, Debug)]
+pub struct FetchedRecords<'a> {
+    visible: VisibleBatches<'a>,
+    current: Option<Records<'a>>,
+    start: Offset,
+}
+
+impl<'a> Iterator for FetchedRecords<'a> {
+    type Item = RecordView<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RecordView<'a>> {
+        loop {
+            let records = self.current.as_mut()?;
+            match records.next() {
+                Some(record) if record.offset() >= self.start => return Some(record),
+                Some(_) => {}
+                None => self.current = self.visible.next().map(|batch| batch.records()),
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// Reads from `offset` on, waiting for up to the options' `max_wait` where there is nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOutOfRange`] below the start or above the end of the log, with both; [`Error::Corrupt`] where
+    /// the batch that holds `offset` is damaged (its range's end is where reading can go on);
+    /// [`Error::CodecDisabled`], [`Error::DecompressionBound`], [`Error::LegacyFormat`], [`Error::Io`],
+    /// [`Error::Closed`].
+    #[doc(alias = "fetch")]
+    pub fn read(&self, offset: Offset, options: ReadOptions) -> Result<Fetched> {
+        let fetched = self.try_read(offset, options)?;
+        if !fetched.is_empty() || options.max_wait.is_zero() || fetched.next > offset {
+            return Ok(fetched);
+        }
+        self.inner.wait_for_data(offset, options)?;
+        self.try_read(offset, options)
+    }
+
+    /// Reads from `offset` on what is there, without waiting.
+    ///
+    /// # Errors
+    /// As [`Partition::read`].
+    pub fn try_read(&self, offset: Offset, options: ReadOptions) -> Result<Fetched> {
+        self.inner.look(|view, marks| read_view(view, marks, offset, options))
+    }
+
+    /// The first record at or after `timestamp`, among those that [`Isolation::Committed`] can reach.
+    /// `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Partition::read`].
+    #[doc(alias = "offsetsForTimes")]
+    #[doc(alias = "ListOffsets")]
+    pub fn find_timestamp(&self, timestamp: Timestamp) -> Result<Option<Found>> {
+        self.inner.look(|view, marks| find_in_view(view, marks, timestamp))
+    }
+}
+
+impl Inner {
+    /// Has `look` look at a view. What fails is looked at again where the log has changed meanwhile: what looked
+    /// damaged or out of reach may have been cut off or replaced while it was read. (A truncation lowers the marks
+    /// before it cuts, and cuts before it publishes the view.)
+    fn look<T>(&self, look: impl Fn(&View, Marks) -> Result<T>) -> Result<T> {
+        loop {
+            self.check_readable()?;
+            let (view, marks) = self.picture.load();
+            let outcome = look(&view, marks);
+            if outcome.is_ok() {
+                return outcome;
+            }
+            let (view_now, marks_now) = self.picture.load();
+            if Pointer::ptr_eq(&view, &view_now) && marks_now.reach(marks) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Returns when there is something to read at `offset`, when reading it would fail, or when time is up.
+    /// Syncs what nobody waits for, once that is due.
+    fn wait_for_data(&self, offset: Offset, options: ReadOptions) -> Result<()> {
+        let deadline = self.clock.monotonic().after(options.max_wait);
+        loop {
+            let ready = || {
+                let (view, marks) = self.picture.load();
+                options.bound(marks) > offset || view.log_start > offset || self.health() == Health::Closed
+            };
+            let mut flush_is_due = false;
+            let remaining = || {
+                let now = self.clock.monotonic();
+                let flush = self.flush_due().filter(|_| self.health() == Health::Open);
+                flush_is_due = flush.is_some_and(|due| due <= now);
+                let until = flush.map_or(deadline, |due| due.min(deadline));
+                Some(until.since(now)).filter(|left| !left.is_zero() && !flush_is_due)
+            };
+            if self.changed.wait_until(ready, remaining) || !flush_is_due {
+                return Ok(());
+            }
+            self.flush()?;
+        }
+    }
+}
+
+/// One pass over a view.
+fn read_view(view: &View, marks: Marks, offset: Offset, options: ReadOptions) -> Result<Fetched> {
+    check_range(view, marks, offset)?;
+    let bound = options.bound(marks);
+    let mut fetched = Fetched {
+        start: offset,
+        next: offset,
+        high_watermark: marks.high_watermark,
+        log_start: view.log_start,
+        ..Fetched::default()
+    };
+    let mut index = view.segment_of(offset);
+    while let Some(segment) = view.segments.get(index).filter(|_| fetched.next < bound) {
+        let read = segment.read(fetched.next, options.max_bytes, &bounds(view, index, bound))?;
+        fetched.next = read.next.max(fetched.next);
+        if !read.batches.is_empty() {
+            fetched.batches = read.batches;
+            fetched.segment = Some(Arc::clone(segment));
+            if options.isolation == Isolation::Committed {
+                fetched.aborted = aborted_batches(view, index, &fetched)?;
+            }
+            break;
+        }
+        if !read.end_of_segment {
+            break;
+        }
+        index += 1;
+    }
+    Ok(fetched)
+}
+
+fn check_range(view: &View, marks: Marks, offset: Offset) -> Result<()> {
+    if offset < view.log_start || offset > marks.end {
+        return Err(Error::OffsetOutOfRange { requested: offset, start: view.log_start, end: marks.end });
+    }
+    Ok(())
+}
+
+pub(super) fn bounds(view: &View, index: usize, up_to: Offset) -> ReadBounds<'_> {
+    ReadBounds { up_to, next_base: view.next_base(index), epochs: Some(&view.epochs), contiguous: view.contiguous }
+}
+
+/// Which batches belong to aborted transactions (FORMATS 10, SEMANTICS 7.1); empty where none does.
+fn aborted_batches(view: &View, index: usize, fetched: &Fetched) -> Result<Vec<bool>> {
+    let transactional = |batch: Batch<'_>| batch.header().is_transactional() && !batch.header().is_control();
+    if !fetched.batches.iter().any(transactional) {
+        return Ok(Vec::new());
+    }
+    let mut entries = overlapping(view, index, fetched)?;
+    entries.sort_by_key(|entry| entry.first_offset);
+    let mut pending = entries.into_iter().peekable();
+    let mut open = Vec::new();
+    let mut aborted = Vec::with_capacity(fetched.batches.len());
+    for batch in fetched.batches.iter() {
+        let header = batch.header();
+        while let Some(entry) = pending.next_if(|entry| entry.first_offset <= header.last_offset()) {
+            open.push(entry.producer_id);
+        }
+        let producer = header.producer_id();
+        if let (Some(ControlRecord::Abort { .. }), Some(producer)) = (batch.control(), producer) {
+            open.retain(|other| *other != producer);
+        }
+        aborted.push(transactional(batch) && producer.is_some_and(|producer| open.contains(&producer)));
+    }
+    Ok(aborted)
+}
+
+/// The aborted transactions that reach into what was fetched.
+fn overlapping(view: &View, index: usize, fetched: &Fetched) -> Result<Vec<AbortedTransaction>> {
+    let from = fetched.batches.iter().next().map_or(fetched.start, |batch| batch.header().base_offset());
+    let mut found = Vec::new();
+    for segment in view.segments.iter().skip(index) {
+        for entry in segment.aborted()?.iter() {
+            if entry.last_offset >= from && entry.first_offset < fetched.next {
+                found.push(*entry);
+            }
+            if entry.last_stable_offset >= fetched.next {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn find_in_view(view: &View, marks: Marks, timestamp: Timestamp) -> Result<Option<Found>> {
+    let bound = marks.last_stable;
+    for (index, segment) in view.segments.iter().enumerate() {
+        if segment.base_offset() >= bound {
+            break;
+        }
+        if segment.largest_timestamp()?.is_none_or(|largest| largest < timestamp) {
+            continue;
+        }
+        let found = segment.find_timestamp(timestamp, view.log_start, &bounds(view, index, bound))?;
+        if let Some((timestamp, offset, leader_epoch)) = found {
+            return Ok(Some(Found { timestamp, offset, leader_epoch }));
+        }
+    }
+    Ok(None)
+}

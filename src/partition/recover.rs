@@ -1,0 +1,453 @@
+//! Recovery: what is on the disk becomes a view.
+//!
+//! ```text
+//!   names left by crashes are resolved → segments below the log start go → checkpoints, epochs, history
+//!   → clean: the active segment from its last index entry on
+//!     not clean: every segment from the recovery point on, every batch
+//!   → the torn tail of the last segment is cut; a sealed segment never is
+//!   → synced partition: what is kept above the recovery point is written again in place and synced
+//!   → a new leader epoch begins at the end, where the log decides for itself
+//! ```
+//!
+//! Invariants:
+//! - It can be interrupted anywhere and begun again: it changes nothing before the clean marker is gone, and what it
+//!   cuts away is what it would cut away again.
+//! - Nothing behind a hole in the last segment is taken for the log; where valid batches stand there, the bytes are
+//!   copied to `<base>.cut-<position>` before they are cut.
+//! - A damaged batch in a sealed segment is listed and left: reads answer an error there and go on behind it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Inner;
+use super::home::{Checkpoints, History, Home};
+use super::open::FIRST_OFFSET;
+use super::transactions::Transactions;
+use super::verify::{Work, rebuild_transactions};
+use super::view::{Marks, View};
+use crate::clock::Clock;
+use crate::config::{Commits, Durability, PartitionConfig};
+use crate::epochs::Epochs;
+use crate::error::{Corruption, Error, Result};
+use crate::record::batch::{BatchHeader, HEADER_BYTES};
+use crate::segment::{Segment, SegmentConfig, SegmentReader, Stop};
+use crate::storage::Entry;
+use crate::trace;
+use crate::types::{LeaderEpoch, Offset};
+
+/// What an open found and did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The partition had been closed: nothing had to be verified.
+    pub clean: bool,
+    /// The directory was not taffrail's before: a copy out of a broker's, say.
+    pub adopted: bool,
+    /// Segments that were verified.
+    pub segments_verified: usize,
+    /// Bytes of log that were verified.
+    pub bytes_verified: u64,
+    /// What was cut off the end of the last segment. Zeros that were there for speed do not count.
+    pub cut: Option<Cut>,
+    /// What is damaged inside of sealed segments, and was left as it is.
+    pub damaged: Vec<DamagedRange>,
+    /// The log ended below its own start and was begun anew there.
+    pub restarted_at: Option<Offset>,
+    /// The leader epoch that was begun because the last end was not a clean one.
+    pub epoch_begun: Option<LeaderEpoch>,
+}
+
+/// Bytes that were cut off the end of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cut {
+    /// The segment's file.
+    pub path: PathBuf,
+    /// From where on.
+    pub position: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Why.
+    pub reason: Corruption,
+    /// Where they were copied to, because valid batches stand in them.
+    pub saved_to: Option<PathBuf>,
+}
+
+/// A range of a sealed segment that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DamagedRange {
+    /// The segment's file.
+    pub path: PathBuf,
+    /// The byte position.
+    pub position: u64,
+    /// The offsets that cannot be read.
+    pub offsets: Range<Offset>,
+    /// What is wrong.
+    pub reason: Corruption,
+}
+
+/// Everything that follows from what is on the disk.
+pub(super) struct Loaded {
+    pub(super) active: Segment,
+    pub(super) view: View,
+    pub(super) marks: Marks,
+    pub(super) epochs: Epochs,
+    pub(super) epoch: LeaderEpoch,
+    pub(super) history: History,
+    pub(super) transactions: Transactions,
+    pub(super) synced: Offset,
+    pub(super) unsynced: Vec<Arc<SegmentReader>>,
+    pub(super) recovery: Recovery,
+}
+
+/// One recovery.
+pub(super) struct Loader<'a> {
+    pub(super) home: &'a Home,
+    pub(super) config: &'a PartitionConfig,
+    pub(super) segment_config: &'a SegmentConfig,
+    pub(super) clock: &'a dyn Clock,
+    /// Segments that are open already: their files are gone on with, so that what readers hold stays sound.
+    pub(super) known: &'a [Arc<SegmentReader>],
+    pub(super) was_clean: bool,
+}
+
+impl Loader<'_> {
+    pub(super) fn load(self) -> Result<Loaded> {
+        let mut bases = self.resolve_names()?;
+        let checkpoints = self.home.read_checkpoints()?;
+        let is_new = bases.is_empty() && checkpoints.log_start.is_none();
+        let log_start = self.drop_below_start(&mut bases, &checkpoints)?;
+        let mut work = self.begin(&bases, &checkpoints, log_start, is_new)?;
+        if work.segments.is_empty() {
+            work.segments.push(self.create(log_start)?);
+            self.home.sync_directory()?;
+        }
+        let verified_from = self.verify(&mut work)?;
+        let end = self.end_of(&mut work)?;
+        let synced = self.settle(&mut work, verified_from, end)?;
+        self.begin_epoch(&mut work, end)?;
+        self.finish(work, &checkpoints, verified_from, end, synced)
+    }
+
+    /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths.
+    fn resolve_names(&self) -> Result<Vec<(Offset, u64)>> {
+        let entries = self.home.list()?;
+        let mut changed = self.remove_leftovers(&entries)?;
+        changed |= self.swap_in(&entries)?;
+        let entries = if changed { self.home.list()? } else { entries };
+        let bases: Vec<_> = entries
+            .iter()
+            .filter(|entry| !entry.is_directory)
+            .filter_map(|entry| Some((base_of(&entry.name, ".log")?, entry.len)))
+            .collect();
+        for entry in &entries {
+            let orphan = [".index", ".timeindex", ".txnindex"].iter().find_map(|suffix| base_of(&entry.name, suffix));
+            if orphan.is_some_and(|base| !bases.iter().any(|(other, _)| *other == base)) {
+                self.home.remove(&entry.name)?;
+                changed = true;
+            }
+        }
+        if changed {
+            self.home.sync_directory()?;
+        }
+        Ok(bases)
+    }
+
+    /// Deletes `.deleted`, `.tmp`, `.cleaned`, and the `.swap` files of a swap that had not begun.
+    fn remove_leftovers(&self, entries: &[Entry]) -> Result<bool> {
+        let cleaned =
+            entries.iter().filter(|entry| entry.name.ends_with(".cleaned")).filter_map(|e| number_of(&e.name)).min();
+        let mut changed = false;
+        for entry in entries.iter().filter(|entry| !entry.is_directory) {
+            let name = entry.name.as_str();
+            let unfinished_swap = name.ends_with(".swap")
+                && number_of(name).is_some_and(|base| cleaned.is_some_and(|cleaned| base >= cleaned));
+            let leftover = name.ends_with(".deleted") && !name.ends_with(".checkpoint.deleted")
+                || name.ends_with(".cleaned")
+                || name.ends_with(".tmp");
+            if leftover || unfinished_swap {
+                self.home.remove(name)?;
+                changed = true;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Finishes a swap that had begun: the old files in its range go, the new ones get their names.
+    fn swap_in(&self, entries: &[Entry]) -> Result<bool> {
+        let swaps: Vec<_> = entries.iter().filter(|entry| entry.name.ends_with(".log.swap")).collect();
+        let present = |name: &str| self.home.list().map(|now| now.iter().any(|entry| entry.name == name));
+        let mut range: Option<Range<Offset>> = None;
+        for swap in &swaps {
+            if let Some(base) = number_of(&swap.name).filter(|_| present(&swap.name).unwrap_or(false)) {
+                let next = self.next_offset_of(&swap.name, base)?;
+                let so_far = range.unwrap_or(base..next);
+                range = Some(so_far.start.min(base)..so_far.end.max(next));
+            }
+        }
+        let Some(range) = range else { return Ok(false) };
+        for entry in entries.iter().filter(|entry| !entry.name.ends_with(".swap") && !entry.is_directory) {
+            if number_of(&entry.name).is_some_and(|number| range.contains(&number)) && !entry.name.contains(".cut-") {
+                self.home.remove(&entry.name)?;
+            }
+        }
+        for entry in self.home.list()?.iter().filter(|entry| entry.name.ends_with(".swap")) {
+            let (from, to) = (self.home.path(&entry.name), self.home.path(entry.name.trim_end_matches(".swap")));
+            self.home.storage.rename(&from, &to).map_err(|error| Error::io("rename", from, error))?;
+        }
+        Ok(true)
+    }
+
+    /// The offset behind the last batch of a file that is to be swapped in.
+    fn next_offset_of(&self, name: &str, base: Offset) -> Result<Offset> {
+        let path = self.home.path(name);
+        let file = self.home.storage.open(&path, 0).map_err(|error| Error::io("open", &path, error))?;
+        let len = file.len().map_err(|error| Error::io("read", &path, error))?;
+        let mut next = base;
+        let mut position = 0;
+        while position < len {
+            let bytes =
+                file.read(position..position + HEADER_BYTES as u64).map_err(|error| Error::io("read", &path, error))?;
+            let Ok(header) = BatchHeader::parse(&bytes) else { break };
+            next = header.next_offset();
+            position += header.size();
+        }
+        Ok(next)
+    }
+
+    /// Where the log starts; segments that lie wholly below go, the last one excepted.
+    fn drop_below_start(&self, bases: &mut Vec<(Offset, u64)>, checkpoints: &Checkpoints) -> Result<Offset> {
+        let first = bases.first().map_or(FIRST_OFFSET, |(base, _)| *base);
+        let log_start = checkpoints.log_start.map_or(first, |start| start.max(first));
+        let below = bases.windows(2).take_while(|pair| pair[1].0 <= log_start).count();
+        for (base, _) in bases.drain(..below) {
+            for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
+                self.home.remove(&format!("{:020}{suffix}", base.0))?;
+            }
+        }
+        if below > 0 {
+            self.home.sync_directory()?;
+        }
+        Ok(log_start)
+    }
+
+    fn begin(&self, bases: &[(Offset, u64)], found: &Checkpoints, log_start: Offset, is_new: bool) -> Result<Work> {
+        let stored_history = self.read_history()?;
+        let history = stored_history.unwrap_or(if is_new { History::NONE } else { History::UNKNOWN });
+        if stored_history.is_none() {
+            self.home.write_history(history)?;
+        }
+        let entries = self.home.read_epochs()?;
+        let adopted = stored_history.is_none() && !is_new;
+        let adopts_epochs = adopted || entries.is_none();
+        let epochs = match Epochs::from_entries(entries.unwrap_or_default()) {
+            Ok(epochs) => epochs,
+            Err(reason) => return Err(Error::CorruptFile { path: self.home.path("leader-epoch-checkpoint"), reason }),
+        };
+        let segments = bases.iter().map(|(base, len)| self.open(*base, *len)).collect::<Result<Vec<_>>>()?;
+        Ok(Work {
+            segments,
+            log_start,
+            end: log_start,
+            recovery_point: found.recovery_point.unwrap_or(log_start).max(log_start),
+            contiguous: !history.gaps && !found.cleaned && !self.config.cleanup.compacts(),
+            epochs,
+            adopts_epochs,
+            history,
+            transactions: Transactions::default(),
+            recovery: Recovery { clean: self.was_clean || is_new, adopted, ..Recovery::default() },
+        })
+    }
+
+    /// A damaged history says nothing: everything may have happened.
+    fn read_history(&self) -> Result<Option<History>> {
+        match self.home.read_history() {
+            Err(Error::CorruptFile { path, reason }) => {
+                trace::warn(&path, || format!("is ignored: {reason}"));
+                self.home.write_history(History::UNKNOWN)?;
+                Ok(Some(History::UNKNOWN))
+            }
+            other => other,
+        }
+    }
+
+    fn open(&self, base: Offset, len: u64) -> Result<Segment> {
+        match self.known.iter().find(|reader| reader.base_offset() == base) {
+            Some(reader) => Segment::resume(reader),
+            None => Segment::load(&self.home.storage, &self.home.directory, base, len, self.segment_config),
+        }
+    }
+
+    fn create(&self, base: Offset) -> Result<Segment> {
+        Segment::create(&self.home.storage, &self.home.directory, base, self.segment_config, self.clock.wall())
+    }
+
+    /// Verifies what has to be, segment by segment; answers the number of the first one, and from which byte.
+    fn verify(&self, work: &mut Work) -> Result<(usize, u64)> {
+        let last = work.segments.len() - 1;
+        let epochs_are_unknown = work.epochs.entries().is_empty() && work.adopts_epochs;
+        if work.recovery.clean && !epochs_are_unknown {
+            if let Some(end) = work.segments[last].closed_end()? {
+                work.end = end;
+                self.rebuild_transactions(work, end)?;
+                return Ok((last, work.segments[last].size()));
+            }
+            trace::warn(&self.home.directory, || "was closed, but its last segment has changed since");
+        }
+        work.recovery.clean &= work.segments[last].size() == 0;
+        let from = if epochs_are_unknown { (0, 0) } else { work.start_of_verification()? };
+        let start = work.offset_at(from)?;
+        self.rebuild_transactions(work, start)?;
+        for index in from.0..work.segments.len() {
+            let at = if index == from.0 { from.1 } else { 0 };
+            let found = work.verify_one(index, at)?;
+            if let Some(stop) = found.stop {
+                self.cut(work, index, &stop)?;
+            }
+        }
+        Ok(from)
+    }
+
+    /// The transactions that are open below `end`, where there ever was one.
+    fn rebuild_transactions(&self, work: &mut Work, end: Offset) -> Result<()> {
+        if work.history.transactions {
+            let readers: Vec<_> = work.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
+            work.transactions = rebuild_transactions(self.home, &readers, end)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the end of the last segment off where it stops being valid.
+    fn cut(&self, work: &mut Work, index: usize, stop: &Stop) -> Result<()> {
+        let Some(segment) = work.segments.get_mut(index) else { return Ok(()) };
+        let path = segment.reader().path();
+        if let Some(magic) = stop.legacy {
+            return Err(Error::LegacyFormat { path, position: stop.position, magic });
+        }
+        if !stop.zeros {
+            let bytes = segment.reader().size().saturating_sub(stop.position);
+            let saved_to = match stop.valid_after {
+                Some(_) => Some(self.save_cut(segment, stop.position)?),
+                None => None,
+            };
+            trace::warn(&path, || format!("cut {bytes} bytes from byte {} on: {}", stop.position, stop.reason));
+            let (position, reason) = (stop.position, stop.reason.clone());
+            work.recovery.cut = Some(Cut { path, position, bytes, reason, saved_to });
+            work.recovery.clean = false;
+        }
+        segment.cut(stop.position)
+    }
+
+    /// Copies what is about to be cut beside the segment.
+    fn save_cut(&self, segment: &Segment, position: u64) -> Result<PathBuf> {
+        let path = self.home.path(&format!("{:020}.cut-{position}", segment.base_offset().0));
+        match self.home.storage.remove(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Error::io("remove", path, error)),
+            _ => {}
+        }
+        let end = segment.reader().size();
+        segment.reader().copy_range(position..end, &path, &self.home.storage)?;
+        self.home.sync_directory()?;
+        Ok(path)
+    }
+
+    /// The end of the log. A log that ends below its start is begun anew there: what it holds was to go anyway.
+    fn end_of(&self, work: &mut Work) -> Result<Offset> {
+        let end = work.end;
+        if end >= work.log_start {
+            return Ok(end);
+        }
+        trace::warn(&self.home.directory, || format!("ends at {end}, below its start {}: begun anew", work.log_start));
+        for segment in work.segments.drain(..).rev() {
+            segment.reader().retire(0)?;
+            self.home.sync_directory()?;
+        }
+        work.segments.push(self.create(work.log_start)?);
+        self.home.sync_directory()?;
+        work.end = work.log_start;
+        work.recovery.restarted_at = Some(work.log_start);
+        work.transactions = Transactions::default();
+        Ok(work.log_start)
+    }
+
+    /// Makes what was kept safe where the partition is synced; answers up to where everything is synced.
+    fn settle(&self, work: &mut Work, from: (usize, u64), end: Offset) -> Result<Offset> {
+        if work.recovery.clean {
+            return Ok(end);
+        }
+        if self.config.durability == Durability::Os {
+            return Ok(work.recovery_point.min(end));
+        }
+        for (index, segment) in work.segments.iter_mut().enumerate().skip(from.0) {
+            segment.rewrite(if index == from.0 { from.1 } else { 0 })?;
+            segment.sync()?;
+        }
+        self.home.sync_directory()?;
+        self.home.write_recovery_point(end)?;
+        Ok(end)
+    }
+
+    /// A log that decides for itself begins an epoch at its end after an unclean one, and with its first record.
+    fn begin_epoch(&self, work: &mut Work, end: Offset) -> Result<()> {
+        let before = work.epochs.entries().to_vec();
+        work.epochs.truncate_from_end(end);
+        work.epochs.truncate_from_start(work.log_start);
+        let decides = self.config.commits == Commits::WhenStored;
+        let next = match work.epochs.latest() {
+            None => Some(LeaderEpoch(0)),
+            Some(LeaderEpoch(latest)) if decides && !work.recovery.clean => latest.checked_add(1).map(LeaderEpoch),
+            Some(_) => None,
+        };
+        if let Some(epoch) = next {
+            work.epochs.assign(epoch, end);
+            work.recovery.epoch_begun = Some(epoch).filter(|_| !work.recovery.clean);
+        }
+        if work.epochs.entries() != before { self.home.write_epochs(work.epochs.entries()) } else { Ok(()) }
+    }
+
+    fn finish(
+        self,
+        work: Work,
+        found: &Checkpoints,
+        from: (usize, u64),
+        end: Offset,
+        synced: Offset,
+    ) -> Result<Loaded> {
+        let Work { mut segments, log_start, contiguous, epochs, history, transactions, recovery, .. } = work;
+        let readers: Vec<_> = segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
+        let unsynced = if synced < end { readers.iter().skip(from.0).cloned().collect() } else { Vec::new() };
+        let active = segments.pop().ok_or(Error::Closed)?;
+        let high_watermark = match self.config.commits {
+            Commits::WhenStored => end,
+            Commits::ByHost => found.high_watermark.unwrap_or(log_start).clamp(log_start, end),
+        };
+        let view = View { segments: readers, log_start, epochs: epochs.entries().to_vec(), contiguous };
+        let marks = Marks { end, high_watermark, last_stable: log_start };
+        let epoch = epochs.latest().unwrap_or_default();
+        trace::info(&self.home.directory, || format!("open from offset {log_start} to {end}: {recovery:?}"));
+        Ok(Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery })
+    }
+}
+
+impl Inner {
+    /// The transactions that are open or undecided at `end`, from the newest snapshot below it on.
+    pub(super) fn rebuild_transactions(&self, end: Offset) -> Result<Transactions> {
+        rebuild_transactions(&self.home, &self.picture.view().segments, end)
+    }
+}
+
+/// The base offset in a name that has `suffix` behind twenty digits.
+fn base_of(name: &str, suffix: &str) -> Option<Offset> {
+    let digits = name.strip_suffix(suffix)?;
+    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| exact).map(Offset).filter(|base| *base <= Offset::MAX)
+}
+
+/// The number before the first dot.
+fn number_of(name: &str) -> Option<Offset> {
+    let digits = name.split('.').next()?;
+    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| exact).map(Offset)
+}

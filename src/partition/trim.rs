@@ -1,0 +1,276 @@
+//! Taking records away from the front: by the retention, by hand, by a host's rule; and what holds them.
+//!
+//! The order makes every crash leave a suffix of the log: first the new log start is on the disk (from then on an
+//! open removes what lies below), then the view without the segments is published, then their files are renamed,
+//! lowest first; they are unlinked when their last reader is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use super::retention::{self, Limits, Policy, RemovalReason, Removed, SegmentSummary};
+use super::view::View;
+use super::{Inner, Partition, Writer};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::segment::SegmentReader;
+use crate::sync::Mutex;
+use crate::trace;
+use crate::types::{Offset, Timestamp};
+
+/// Keeps records from being removed from the front while it lives: those at its offset and above.
+///
+/// Truncation from the end does not ask for it.
+#[derive(Debug)]
+pub struct Hold {
+    number: u64,
+    offset: Offset,
+    holds: Arc<Holds>,
+}
+
+impl Hold {
+    /// The first offset that is held.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.offset
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.holds.table.lock().offsets.remove(&self.number);
+    }
+}
+
+/// The holds on a partition.
+#[derive(Debug)]
+pub(super) struct Holds {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    offsets: BTreeMap<u64, Offset>,
+}
+
+impl Holds {
+    pub(super) fn new() -> Self {
+        Self { table: Mutex::new(Table::default()) }
+    }
+
+    fn add(self: &Arc<Self>, offset: Offset) -> Hold {
+        let mut table = self.table.lock();
+        let number = table.next;
+        table.next += 1;
+        table.offsets.insert(number, offset);
+        Hold { number, offset, holds: Arc::clone(self) }
+    }
+
+    fn least(&self) -> Option<Offset> {
+        self.table.lock().offsets.values().min().copied()
+    }
+}
+
+/// A segment that left the view, while readers may still hold it.
+#[derive(Debug)]
+pub(super) struct Retired {
+    pub(super) reader: Weak<SegmentReader>,
+    pub(super) bytes: u64,
+    pub(super) since: Moment,
+}
+
+impl Partition {
+    /// Keeps the records at `offset` and above from being removed, by retention or by hand, while the hold lives.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOutOfRange`] outside of the log.
+    pub fn hold(&self, offset: Offset) -> Result<Hold> {
+        self.inner.check_readable()?;
+        let _writer = self.inner.writer.lock();
+        self.inner.check_in_log(offset, self.inner.picture.end())?;
+        Ok(self.inner.holds.add(offset))
+    }
+
+    /// Removes the records below `offset`, whatever the policy, as far as nothing holds them. Answers the log start
+    /// afterwards. It is durable when this returns; whole segments below it are gone. An offset below the log start
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::OffsetOutOfRange`] above the high watermark, [`Error::Io`].
+    pub fn trim_before(&self, offset: Offset) -> Result<Offset> {
+        self.inner.check_writable()?;
+        let mut writer = self.inner.writer.lock();
+        self.inner.check_writable()?;
+        let held = self.inner.holds.least().unwrap_or(Offset::MAX);
+        self.inner.check_in_log(offset.max(self.start()), self.high_watermark())?;
+        self.inner.move_start(&mut writer, offset.min(held))?;
+        Ok(self.start())
+    }
+
+    /// Removes the records below `offset`, or below the high watermark where it is `None`.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] where the policy does not delete, [`Error::Held`] where a hold is in the way,
+    /// [`Error::OffsetOutOfRange`] above the high watermark, [`Error::Io`].
+    #[doc(alias = "DeleteRecords")]
+    pub fn delete_records(&self, offset: Option<Offset>) -> Result<Offset> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        if !inner.config.cleanup.deletes() {
+            return Err(Error::Policy("delete_records needs a cleanup that deletes"));
+        }
+        let mut writer = inner.writer.lock();
+        inner.check_writable()?;
+        let requested = offset.unwrap_or_else(|| self.high_watermark());
+        inner.check_in_log(requested.max(self.start()), self.high_watermark())?;
+        if let Some(held) = inner.holds.least().filter(|held| *held < requested) {
+            return Err(Error::Held { held, requested });
+        }
+        inner.move_start(&mut writer, requested)?;
+        Ok(self.start())
+    }
+
+    /// Removes segments from the front while `goes` says so of the first one, whatever the policy, as far as the
+    /// high watermark has passed them and nothing holds them.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove_while(&self, mut goes: impl FnMut(&SegmentSummary) -> bool) -> Result<Vec<Removed>> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        let mut writer = inner.writer.lock();
+        inner.check_writable()?;
+        let summaries = inner.summaries();
+        let limits = inner.limits();
+        let all = Policy { bytes: Some(0), age: None };
+        let most = retention::plan(&summaries, all, limits, Timestamp(0), |_| Ok(Timestamp(0)))?.len();
+        let count = summaries.iter().take(most).take_while(|summary| goes(summary)).count();
+        inner.remove_segments(&mut writer, &vec![RemovalReason::Host; count], inner.picture.view().log_start)
+    }
+}
+
+impl Inner {
+    fn check_in_log(&self, requested: Offset, end: Offset) -> Result<()> {
+        let start = self.picture.view().log_start;
+        if requested < start || requested > end {
+            return Err(Error::OffsetOutOfRange { requested, start, end });
+        }
+        Ok(())
+    }
+
+    /// What the policy says has to go, goes.
+    pub(super) fn retain(&self, writer: &mut Writer, now: Timestamp) -> Result<Vec<Removed>> {
+        let view = self.picture.view();
+        let summaries = self.summaries();
+        let largest = |index: usize| self.largest_timestamp(&view, index, now);
+        let plan = retention::plan(&summaries, Policy::from(&self.config), self.limits(), now, largest)?;
+        self.remove_segments(writer, &plan, view.log_start)
+    }
+
+    /// The index nominates, the batch headers decide: a segment goes by time only if no header in it is younger.
+    fn largest_timestamp(&self, view: &View, index: usize, now: Timestamp) -> Result<Timestamp> {
+        let Some(segment) = view.segments.get(index) else { return Ok(now) };
+        let age = self.config.retention.age.unwrap_or_default();
+        let oldest = now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        let by_index = segment.largest_timestamp()?;
+        if by_index.is_some_and(|largest| largest.0 >= oldest) {
+            return Ok(by_index.unwrap_or(now));
+        }
+        match segment.largest_timestamp_by_headers()? {
+            Some(largest) => Ok(largest),
+            None => self
+                .home
+                .storage
+                .modified(&segment.path())
+                .map_err(|error| Error::io("ask the modification time of", segment.path(), error)),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            log_start: self.picture.view().log_start,
+            high_watermark: self.picture.high_watermark(),
+            held: self.holds.least(),
+        }
+    }
+
+    fn summaries(&self) -> Vec<SegmentSummary> {
+        let view = self.picture.view();
+        let end = self.picture.end();
+        let one = |(index, segment): (usize, &Arc<SegmentReader>)| SegmentSummary {
+            base_offset: segment.base_offset(),
+            end_offset: view.next_base(index).unwrap_or(end),
+            bytes: segment.size(),
+        };
+        view.segments.iter().enumerate().map(one).collect()
+    }
+
+    /// The log begins at `start` from now on; segments that lie below it go.
+    fn move_start(&self, writer: &mut Writer, start: Offset) -> Result<()> {
+        if start <= self.picture.view().log_start {
+            return Ok(());
+        }
+        let below = |summary: &&SegmentSummary| summary.end_offset <= start && summary.bytes > 0;
+        let count = self.summaries().iter().take_while(below).count();
+        self.remove_segments(writer, &vec![RemovalReason::BelowStart; count], start).map(drop)
+    }
+
+    /// Takes as many segments as there are reasons from the front. The log starts at `start`, or where the first
+    /// segment that stays begins, whichever is later.
+    fn remove_segments(&self, writer: &mut Writer, reasons: &[RemovalReason], start: Offset) -> Result<Vec<Removed>> {
+        let summaries = self.summaries();
+        if reasons.len() == summaries.len() {
+            self.roll(writer, self.picture.end())?;
+        }
+        let view = self.picture.view();
+        let gone: Vec<_> = view.segments.iter().take(reasons.len()).cloned().collect();
+        let first_base = view.segments.get(reasons.len()).map_or(start, |segment| segment.base_offset());
+        let start = start.max(first_base);
+        if start == view.log_start && gone.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.home.write_log_start(start)?;
+        if writer.epochs.truncate_from_start(start) {
+            self.home.write_epochs(writer.epochs.entries())?;
+        }
+        let epochs = writer.epochs.entries().to_vec();
+        self.picture.publish(self.next_view(|view| {
+            view.segments.drain(..gone.len());
+            view.log_start = start;
+            view.epochs = epochs;
+        }));
+        self.stored_again();
+        writer.unsynced.retain(|segment| !gone.iter().any(|other| Arc::ptr_eq(segment, other)));
+        self.changed.notify();
+        self.retire_all(writer, &gone)?;
+        let removed = |(summary, reason): (&SegmentSummary, &RemovalReason)| Removed {
+            base_offset: summary.base_offset,
+            end_offset: summary.end_offset,
+            bytes: summary.bytes,
+            reason: *reason,
+        };
+        Ok(summaries.iter().zip(reasons).map(removed).collect())
+    }
+
+    /// A moved log start can move the last stable offset: it is never below.
+    fn stored_again(&self) {
+        self.stored(self.picture.high_watermark());
+    }
+
+    /// Renames the files of segments that left the view. One that cannot be renamed is removed by the next open.
+    pub(super) fn retire_all(&self, writer: &mut Writer, gone: &[Arc<SegmentReader>]) -> Result<()> {
+        writer.directory_dirty |= !gone.is_empty();
+        let now = self.clock.monotonic();
+        let mut outcome = Ok(());
+        for segment in gone {
+            let retired = Retired { reader: Arc::downgrade(segment), bytes: segment.size(), since: now };
+            writer.retired.push(retired);
+            writer.retired_count += 1;
+            let base = segment.base_offset();
+            trace::info(&self.home.directory, || format!("removed the segment at offset {base}"));
+            outcome = outcome.and(segment.retire(writer.retired_count));
+        }
+        writer.retired.retain(|retired| retired.reader.strong_count() > 0);
+        outcome
+    }
+}

@@ -1,0 +1,157 @@
+//! Taking records away from the end.
+//!
+//! The order makes every crash leave a prefix of the log that was there: the recovery point is lowered on the disk
+//! first, so that nothing that is appended later is taken for synced; then the marks are lowered, so that no reader
+//! goes beyond; whole segments go from the highest base down, each durable before the next; the segment that holds
+//! the offset is cut at the batch that holds it, and synced; then the view with the cut segment is published.
+//! Old views keep what they had: their bytes do not change.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::read::bounds;
+use super::view::View;
+use super::{Inner, Partition, Writer};
+use crate::error::{Error, Result};
+use crate::segment::{Segment, SegmentReader};
+use crate::trace;
+use crate::types::Offset;
+
+/// Whether a truncation may take back what readers have seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Force {
+    /// Below the high watermark nothing is cut.
+    #[default]
+    No,
+    /// Everything may be cut: readers may have seen what goes.
+    Yes,
+}
+
+impl Partition {
+    /// Removes the records at `offset` and above, by whole batches: the batch that holds `offset` goes too. Answers
+    /// the end afterwards, which is durable. An offset at or beyond the end changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::BelowHighWatermark`] where readers may have seen what would go, unless it is forced; [`Error::Io`]:
+    /// the partition is poisoned then, and a reopen finds a prefix of what was there.
+    pub fn truncate_from(&self, offset: Offset, force: Force) -> Result<Offset> {
+        let inner = &*self.inner;
+        inner.check_writable()?;
+        let mut writer = inner.writer.lock();
+        inner.check_writable()?;
+        let high_watermark = inner.picture.high_watermark();
+        let end = inner.picture.end();
+        if offset < end {
+            let view = inner.picture.view();
+            let to = inner.batch_boundary(&view, offset)?;
+            if to < high_watermark && force == Force::No {
+                return Err(Error::BelowHighWatermark { requested: offset, high_watermark });
+            }
+            inner.truncate(&mut writer, &view, to).map_err(|error| inner.poison(error))?;
+            trace::info(&inner.home.directory, || format!("truncated from {end} to {to}"));
+        }
+        drop(writer);
+        inner.changed.notify();
+        Ok(inner.picture.end())
+    }
+}
+
+impl Inner {
+    /// Where the batch that holds `offset` begins; an offset below the log begins everything anew there.
+    fn batch_boundary(&self, view: &View, offset: Offset) -> Result<Offset> {
+        let index = view.segment_of(offset);
+        let Some(segment) = view.segments.get(index) else { return Ok(offset) };
+        let limit = bounds(view, index, self.picture.end());
+        let batch = segment.batch_at(offset, &limit)?;
+        Ok(batch.map_or(offset, |batch| batch.base_offset().min(offset)))
+    }
+
+    /// The log ends at `to` from now on.
+    fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
+        self.home.write_recovery_point(self.recovery_point().min(to))?;
+        self.sync.reset(self.sync.synced().min(to.0), to.0);
+        self.committed.fetch_min(to.0, Ordering::AcqRel);
+        self.unsynced_since.store(0, Ordering::Release);
+        self.picture.lower(to);
+        if to < view.log_start {
+            self.home.write_log_start(to)?;
+        }
+        let kept = view.segments.partition_point(|segment| segment.base_offset() <= to);
+        let (kept, gone) = view.segments.split_at(kept);
+        self.retire_from_the_end(writer, gone)?;
+        match kept.split_last() {
+            None => self.begin_at(writer, to),
+            Some((cut, before)) => {
+                self.cut(writer, cut, to)?;
+                self.publish_truncated(writer, before, to)
+            }
+        }
+    }
+
+    /// Everything goes; the log begins anew, empty, at `to`, which is below its start.
+    pub(super) fn restart_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        let view = self.picture.view();
+        self.truncate(writer, &view, to)
+    }
+
+    /// No segment is left: the first one begins at `to`.
+    fn begin_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        let home = &self.home;
+        writer.active = Segment::create(&home.storage, &home.directory, to, &self.segment_config, self.clock.wall())?;
+        home.sync_directory()?;
+        self.publish_truncated(writer, &[], to)
+    }
+
+    /// Highest base first, each durable before the next.
+    fn retire_from_the_end(&self, writer: &mut Writer, gone: &[Arc<SegmentReader>]) -> Result<()> {
+        for segment in gone.iter().rev() {
+            writer.unsynced.retain(|other| !Arc::ptr_eq(segment, other));
+            self.retire_all(writer, std::slice::from_ref(segment))?;
+            self.home.sync_directory()?;
+        }
+        Ok(())
+    }
+
+    /// Cuts one segment and makes the cut durable. The segment is the active one from then on.
+    fn cut(&self, writer: &mut Writer, reader: &Arc<SegmentReader>, to: Offset) -> Result<()> {
+        if !Arc::ptr_eq(reader, writer.active.reader()) {
+            writer.active = Segment::resume(reader)?;
+        }
+        writer.unsynced.retain(|other| !Arc::ptr_eq(reader, other));
+        writer.active.truncate(to)?;
+        writer.active.reader().sync()?;
+        self.home.sync_directory()
+    }
+
+    /// The view that ends with the active segment, and what follows from the new end.
+    fn publish_truncated(&self, writer: &mut Writer, before: &[Arc<SegmentReader>], to: Offset) -> Result<()> {
+        self.remove_snapshots_above(to)?;
+        writer.epochs.truncate_from_end(to);
+        self.home.write_epochs(writer.epochs.entries())?;
+        let segments = before.iter().chain([writer.active.reader()]).cloned().collect();
+        let epochs = writer.epochs.entries().to_vec();
+        writer.index_dropped = false;
+        self.picture.publish(self.next_view(|view| {
+            view.segments = segments;
+            view.epochs = epochs;
+            view.log_start = view.log_start.min(to);
+        }));
+        if writer.history.transactions {
+            let rebuilt = self.rebuild_transactions(to)?;
+            *self.transactions.lock() = rebuilt;
+        }
+        self.stored(self.picture.high_watermark());
+        Ok(())
+    }
+
+    fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
+        for entry in self.home.list()? {
+            let offset = entry.name.strip_suffix(".snapshot").and_then(|name| name.parse::<u64>().ok());
+            if offset.is_some_and(|offset| offset > end.0) {
+                self.home.remove(&entry.name)?;
+            }
+        }
+        Ok(())
+    }
+}
