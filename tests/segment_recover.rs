@@ -1,4 +1,11 @@
 //! Recovery of one segment, and what its writer does besides appending: windows, cuts, failed writes, retirement.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
 
 mod support;
 
@@ -15,6 +22,12 @@ const SIZE: usize = 100;
 /// Batches of two records, 100 bytes each.
 fn batches(count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|i| batch(i * 2, 2, SIZE, 1000 + i as i64)).collect()
+}
+
+fn append_all(segment: &mut Segment, batches: &[Vec<u8>]) {
+    for bytes in batches {
+        append(segment, bytes);
+    }
 }
 
 fn put_log(rig: &Rig, bytes: &[u8]) -> Segment {
@@ -243,8 +256,10 @@ fn a_cut_takes_the_batch_and_all_behind_it() {
     for rig in rigs() {
         let mut segment = rig.create(0, &config(0));
         let all = batches(10);
-        all.iter().for_each(|bytes| drop(append(&mut segment, bytes)));
-        [3, 9, 15].into_iter().for_each(|offset| segment.append_aborted(aborted(offset - 1)).unwrap());
+        append_all(&mut segment, &all);
+        for offset in [2, 8, 14] {
+            segment.append_aborted(aborted(offset)).unwrap();
+        }
         let before = Arc::clone(segment.reader());
         segment.truncate(Offset(20)).unwrap();
         assert_eq!(segment.size(), 1000);
@@ -272,7 +287,7 @@ fn a_retired_segment_goes_with_its_last_reader() {
     for rig in rigs() {
         let mut segment = rig.create(0, &config(0));
         let all = batches(5);
-        all.iter().for_each(|bytes| drop(append(&mut segment, bytes)));
+        append_all(&mut segment, &all);
         segment.append_aborted(aborted(2)).unwrap();
         segment.seal().unwrap();
         let reader = Arc::clone(segment.reader());
@@ -297,9 +312,9 @@ fn rewritten_bytes_are_covered_by_the_next_sync() {
     let mut segment = rig.create(0, &config(250));
     rig.storage.sync_directory(&rig.directory).unwrap();
     let all = batches(30);
-    all[..10].iter().for_each(|bytes| drop(append(&mut segment, bytes)));
+    append_all(&mut segment, &all[..10]);
     segment.sync().unwrap();
-    all[10..].iter().for_each(|bytes| drop(append(&mut segment, bytes)));
+    append_all(&mut segment, &all[10..]);
     storage.fail_at(storage.operations(), Fault::SyncFails);
     assert!(matches!(segment.sync(), Err(Error::Io { operation: "sync", .. })));
     segment.rewrite(1000).unwrap();

@@ -1,4 +1,11 @@
 //! Segments to test on: three storages, batches of a wanted size, files put and taken.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
