@@ -1,4 +1,11 @@
 //! A partition as a broker left it: every batch, every offset, every timestamp lookup of Kafka's own log classes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
 
 mod support;
 

@@ -1,4 +1,11 @@
 //! Indexes: which batches earn an entry, what a lookup answers, which bytes lie in the files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
 
 mod support;
 

@@ -53,6 +53,11 @@ fn name(base: Offset, kind: Kind) -> String {
     format!("{:020}.{}", base.0, kind.extension())
 }
 
+/// Its name once the segment is retired.
+fn retired_name(base: Offset, kind: Kind, serial: u64) -> String {
+    format!("{}.{serial}.deleted", name(base, kind))
+}
+
 /// The base offset in the name of a `.log` file.
 pub(super) fn base_of(log: &str) -> Option<Offset> {
     let digits = log.strip_suffix(".log")?;
@@ -102,11 +107,10 @@ impl Files {
 
     /// The path that a file has now.
     pub(super) fn path(&self, kind: Kind) -> PathBuf {
-        let mut file = name(self.base, kind);
-        if let Some(serial) = self.retired.get() {
-            file.push_str(&format!(".{serial}.deleted"));
-        }
-        self.directory.join(file)
+        self.directory.join(match self.retired.get() {
+            Some(serial) => retired_name(self.base, kind, *serial),
+            None => name(self.base, kind),
+        })
     }
 
     /// Wraps an error of one of the files.
@@ -166,7 +170,7 @@ impl Files {
     pub(super) fn retire(&self, serial: u64) -> Result<()> {
         for kind in Kind::ALL.into_iter().rev() {
             let path = self.directory.join(name(self.base, kind));
-            let to = self.directory.join(format!("{}.{serial}.deleted", name(self.base, kind)));
+            let to = self.directory.join(retired_name(self.base, kind, serial));
             match self.rename(kind, &path, &to) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("rename", path, e)),
                 _ => {}

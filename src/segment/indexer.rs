@@ -100,7 +100,7 @@ pub(super) fn index_damaged_log(
     let mut cursor = Cursor::new(file, end, CHECK_CHUNK_BYTES);
     let (mut at, mut due) = (0, rules.begin());
     while at < end {
-        if let Ok(header) = cursor.checked(at, rules, due)? {
+        if let Ok(header) = cursor.settled(at, rules, due)? {
             indexer.batch(at, &header, offsets, times);
             at += header.size();
             due = rules.behind(&header);

@@ -3,7 +3,8 @@
 //! ```text
 //!  writer ....... Segment: append, window, roll, seal, cut      recover ... verify all, rebuild the indexes
 //!  reader ....... SegmentReader: what readers share, by Arc
-//!    read ....... checked batches                               search .... timestamps
+//!    read, gather checked batches, the usual and the careful way  search .. timestamps
+//!    walk ....... what a partition asks besides
 //!  rules ........ what is right in its place                    scan ...... walking batches, stepping over damage
 //!  indexer ...... which batch earns an entry                    check ..... does an index file fit its log
 //!  offset_index | time_index | txn_index                        table, words ... entries on disk and in memory
@@ -15,6 +16,7 @@
 
 mod check;
 mod files;
+mod gather;
 mod indexer;
 mod offset_index;
 mod read;

@@ -13,10 +13,11 @@ use std::io;
 use bytes::Bytes;
 
 use super::files::Kind;
+use super::gather::{Gathered, Wanted, gather};
 use super::offset_index::OffsetIndex;
 use super::reader::SegmentReader;
 use super::rules::{Due, Rules};
-use super::scan::{CHECK_CHUNK_BYTES, Cursor, overruled, resync};
+use super::scan::{CHECK_CHUNK_BYTES, Cursor, resync};
 use crate::error::{Corruption, Error, Result};
 use crate::record::Rejection;
 use crate::record::batch::{BatchHeader, HEADER_BYTES};
@@ -85,18 +86,6 @@ struct Located {
     header: BatchHeader,
 }
 
-/// What the pass over the bytes came to.
-struct Gathered {
-    found: SegmentBatches,
-    /// Why it stopped, if that was not the end, the bounds or the budget.
-    trouble: Option<Trouble>,
-}
-
-struct Trouble {
-    position: u64,
-    rejection: Rejection,
-}
-
 impl SegmentReader {
     /// Checked batches from the one that holds `from`, or the first behind it, on: whole batches that end at or below
     /// `bounds.up_to`, `max_bytes` of them at most, but one even where that is larger.
@@ -116,33 +105,29 @@ impl SegmentReader {
             0 => (rules.begin(), None),
             _ => (rules.anywhere(), Some(entry.offset)),
         };
-        let pass = Pass { reader: self, rules, from, max_bytes, up_to: bounds.up_to, end: self.size() };
-        let gathered = pass.gather(entry.position, due, meets)?;
-        match gathered.trouble {
-            None if gathered.found.batches.is_empty() && bounds.has_hole_at(&gathered.found) => {
-                self.read_carefully(&pass, bounds)
-            }
-            None => Ok(bounds.complete(gathered.found)),
-            Some(_) if !gathered.found.batches.is_empty() => Ok(gathered.found),
-            Some(_) => self.read_carefully(&pass, bounds),
+        let wanted = Wanted { rules, from, max_bytes, up_to: bounds.up_to, end: self.size() };
+        let Gathered { found, trouble } = gather(self, &wanted, entry.position, due, meets)?;
+        match trouble {
+            _ if !found.batches.is_empty() => Ok(bounds.complete(found)),
+            None if !bounds.has_hole_at(&found) => Ok(bounds.complete(found)),
+            _ => self.read_carefully(&wanted, bounds),
         }
     }
 
     #[cold]
-    fn read_carefully(&self, pass: &Pass<'_>, bounds: &ReadBounds<'_>) -> Result<SegmentBatches> {
-        let Some(located) = self.locate(pass.from, bounds)? else {
-            let next = bounds.next_base.unwrap_or(pass.from).max(pass.from);
+    fn read_carefully(&self, wanted: &Wanted<'_>, bounds: &ReadBounds<'_>) -> Result<SegmentBatches> {
+        let Some(located) = self.locate(wanted.from, bounds)? else {
+            let next = bounds.next_base.unwrap_or(wanted.from).max(wanted.from);
             return Ok(SegmentBatches { next, end_of_segment: true, ..SegmentBatches::default() });
         };
         let due = Due { offset: located.header.base_offset(), exact: true };
-        let gathered = pass.gather(located.position, due, None)?;
-        match gathered.trouble {
-            Some(trouble) if gathered.found.batches.is_empty() => Err(trouble.rejection.into_error(|reason| {
-                let behind = located.header.next_offset().max(pass.from.plus(1));
-                self.corrupt(trouble.position, pass.from..behind, reason)
+        let Gathered { found, trouble } = gather(self, wanted, located.position, due, None)?;
+        match trouble {
+            Some((position, rejection)) if found.batches.is_empty() => Err(rejection.into_error(|reason| {
+                let behind = located.header.next_offset().max(wanted.from.plus(1));
+                self.corrupt(position, wanted.from..behind, reason)
             })),
-            Some(_) => Ok(gathered.found),
-            None => Ok(bounds.complete(gathered.found)),
+            _ => Ok(bounds.complete(found)),
         }
     }
 
@@ -216,7 +201,7 @@ impl SegmentReader {
             let found = cursor.checked(entry.position, rules, rules.anywhere());
             match found.map_err(|e| self.files.error("read", Kind::Log, e))? {
                 Ok(header) if header.last_offset() <= entry.offset => {
-                    let due = Due { offset: header.base_offset(), exact: false };
+                    let due = Due { offset: header.base_offset(), exact: true };
                     if self.leads_to_entry(&mut cursor, entry.position, entry.offset, rules)? {
                         return Ok((offsets, entry.position, due));
                     }
@@ -265,7 +250,7 @@ impl SegmentReader {
         due: Due,
         from: Offset,
     ) -> io::Result<std::result::Result<BatchHeader, Corruption>> {
-        let header = match cursor.checked(at, rules, due)? {
+        let header = match cursor.settled(at, rules, due)? {
             Ok(header) => header,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -275,10 +260,6 @@ impl SegmentReader {
             if let Err(Rejection::Corrupt(reason)) = pushed {
                 return Ok(Err(reason));
             }
-        }
-        if overruled(cursor, at, &header, rules, due)? {
-            let found = header.base_offset().to_i64();
-            return Ok(Err(Corruption::Order { found, expected: due.offset }));
         }
         Ok(Ok(header))
     }
@@ -300,149 +281,4 @@ impl SegmentReader {
     fn corrupt(&self, position: u64, offsets: std::ops::Range<Offset>, reason: Corruption) -> Error {
         Error::Corrupt { path: self.path(), position, offsets, reason }
     }
-}
-
-/// One pass over the bytes of a segment.
-struct Pass<'a> {
-    reader: &'a SegmentReader,
-    rules: Rules<'a>,
-    from: Offset,
-    max_bytes: usize,
-    up_to: Offset,
-    end: u64,
-}
-
-/// The bytes that a pass has, and where they lie in the file.
-struct Chunk {
-    bytes: Bytes,
-    start: u64,
-}
-
-impl Chunk {
-    /// What it has from `at` on.
-    #[inline]
-    fn from(&self, at: u64) -> &[u8] {
-        let skip = usize::try_from(at - self.start).unwrap_or(usize::MAX);
-        self.bytes.get(skip..).unwrap_or_default()
-    }
-}
-
-impl Pass<'_> {
-    /// Gathers batches from `position` on. `due` is what may begin there, and `meets` an offset that an index entry
-    /// promised: a batch must end exactly there.
-    fn gather(&self, position: u64, mut due: Due, mut meets: Option<Offset>) -> Result<Gathered> {
-        let mut chunk = self.read(position, self.budget())?;
-        let mut first = position;
-        let mut batches = Batches::default();
-        let mut at = position;
-        let mut next = self.from;
-        let trouble = loop {
-            if at >= self.end {
-                return Ok(ended(batches, next));
-            }
-            if chunk.from(at).len() < HEADER_BYTES && self.end - at >= HEADER_BYTES as u64 {
-                if !batches.is_empty() {
-                    break None;
-                }
-                chunk = self.read(at, self.budget())?;
-            }
-            let header = match self.header(&chunk, at, due) {
-                Ok(header) => header,
-                Err(reason) => break Some(reason.into()),
-            };
-            if let Some(offset) = meets.filter(|offset| header.last_offset() >= *offset) {
-                if header.last_offset() != offset {
-                    break Some(Corruption::Order { found: header.base_offset().to_i64(), expected: offset }.into());
-                }
-                meets = None;
-            }
-            if header.last_offset() >= self.from {
-                if header.next_offset() > self.up_to || !self.has_room(&batches, &header) {
-                    break None;
-                }
-                if (chunk.from(at).len() as u64) < header.size() {
-                    if !batches.is_empty() {
-                        break None;
-                    }
-                    chunk = self.read(at, self.budget().max(header.size()))?;
-                }
-                if self.contradicted(&chunk, at, &header, due)? {
-                    let found = header.base_offset().to_i64();
-                    break Some(Corruption::Order { found, expected: due.offset }.into());
-                }
-                if batches.is_empty() {
-                    first = at;
-                    batches = Batches::new(chunk.bytes.slice(chunk.bytes.len() - chunk.from(at).len()..));
-                }
-                let start = usize::try_from(at - first).unwrap_or(usize::MAX);
-                if let Err(rejection) = batches.push(start, header, self.reader.config.decompressed_bytes_max) {
-                    break Some(rejection);
-                }
-                next = header.next_offset();
-            }
-            due = self.rules.behind(&header);
-            at += header.size();
-        };
-        let trouble = trouble.map(|rejection| Trouble { position: at, rejection });
-        Ok(Gathered { found: SegmentBatches { batches, next, end_of_segment: false }, trouble })
-    }
-
-    /// How much is read at once: what is asked for, what an index entry leaves to be skipped, and one more header.
-    fn budget(&self) -> u64 {
-        let skipped = u64::from(self.reader.config.index_interval_bytes).min(CHECK_CHUNK_BYTES);
-        (self.max_bytes as u64).saturating_add(skipped).saturating_add(CHUNK_SLACK_BYTES)
-    }
-
-    fn read(&self, at: u64, len: u64) -> Result<Chunk> {
-        let to = at.saturating_add(len).min(self.end);
-        let log = self.reader.files.log();
-        let bytes = if at < to { log.read(at..to) } else { Ok(Bytes::new()) };
-        let bytes = bytes.map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
-        Ok(Chunk { bytes, start: at })
-    }
-
-    #[inline]
-    fn header(&self, chunk: &Chunk, at: u64, due: Due) -> std::result::Result<BatchHeader, Corruption> {
-        let bytes = chunk.from(at);
-        let header = BatchHeader::parse(bytes)?;
-        let present = self.end - at;
-        if header.size() > present {
-            return Err(Corruption::Truncated { needed: header.size(), present });
-        }
-        self.rules.check(&header, bytes, due)?;
-        Ok(header)
-    }
-
-    /// Whether the batch still fits the answer. A compressed one counts with what it decompressed to as well.
-    #[inline]
-    fn has_room(&self, batches: &Batches, header: &BatchHeader) -> bool {
-        let bytes = batches.size_bytes() as u64 + header.size();
-        let memory = batches.decompressed_bytes() < self.reader.config.decompressed_bytes_max;
-        batches.is_empty() || (bytes <= self.max_bytes as u64 && memory)
-    }
-
-    /// Whether the batch behind this one says that this one's offsets are too high (where there may be gaps).
-    #[inline]
-    fn contradicted(&self, chunk: &Chunk, at: u64, header: &BatchHeader, due: Due) -> Result<bool> {
-        let behind = at + header.size();
-        if self.rules.contiguous || behind >= self.end {
-            return Ok(false);
-        }
-        match BatchHeader::parse(chunk.from(behind)) {
-            Ok(next) if next.base_offset() >= header.next_offset() => Ok(false),
-            _ => {
-                let mut cursor = self.reader.headers(self.end);
-                overruled(&mut cursor, at, header, &self.rules, due)
-                    .map_err(|e| self.reader.files.error("read", Kind::Log, e))
-            }
-        }
-    }
-}
-
-/// Beyond what is asked for: the batch that holds the wanted offset may have to be skipped to, and a header peeked at.
-const CHUNK_SLACK_BYTES: u64 = 4096;
-
-/// The pass reached the end of the segment.
-fn ended(batches: Batches, next: Offset) -> Gathered {
-    Gathered { found: SegmentBatches { batches, next, end_of_segment: true }, trouble: None }
 }

@@ -237,7 +237,7 @@ impl Recovery<'_> {
         due: Due,
         checks: &mut dyn RecoveryChecks,
     ) -> io::Result<std::result::Result<BatchHeader, Corruption>> {
-        let header = match self.cursor.checked(at, &self.rules, due)? {
+        let header = match self.cursor.settled(at, &self.rules, due)? {
             Ok(header) => header,
             Err(reason) => return Ok(Err(reason)),
         };

@@ -119,8 +119,8 @@ mod tests {
         let empty = Fill { size: 0, first_timestamp: None, ..FILL };
         assert_eq!(reason(empty, Incoming { bytes: 5000, ..INCOMING }, i64::MAX), None);
         let far = |last| Incoming { last_offset: Offset(last), ..INCOMING };
-        assert_eq!(reason(empty, far(10 + i32::MAX.unsigned_abs() as u64), 0), None);
-        assert_eq!(reason(empty, far(11 + i32::MAX.unsigned_abs() as u64), 0), Some(RollReason::OffsetRange));
+        assert_eq!(reason(empty, far(10 + u64::from(i32::MAX.unsigned_abs())), 0), None);
+        assert_eq!(reason(empty, far(11 + u64::from(i32::MAX.unsigned_abs())), 0), Some(RollReason::OffsetRange));
         assert_eq!(reason(FILL, far(9), 0), Some(RollReason::OffsetRange));
     }
 

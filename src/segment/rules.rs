@@ -49,6 +49,12 @@ impl<'a> Rules<'a> {
         Due { offset: header.next_offset(), exact: self.contiguous }
     }
 
+    /// Whether the offsets of a batch may come right behind those of another.
+    pub(super) fn follows(&self, header: &BatchHeader, next: &BatchHeader) -> bool {
+        let due = self.behind(header);
+        if due.exact { next.base_offset() == due.offset } else { next.base_offset() >= due.offset }
+    }
+
     /// Checks a header, whose first bytes are `bytes`, against its place.
     #[inline]
     pub(super) fn check(&self, header: &BatchHeader, bytes: &[u8], due: Due) -> Result<(), Corruption> {

@@ -6,7 +6,8 @@
 //! Behind a damaged batch ([`resync`]) the next readable one is looked for, in this order:
 //!
 //! ```text
-//!  1  where the damaged batch says it ends         (its header is right, its content is not)
+//!  1  where the damaged batch says it ends         (its header is right, its content is not), unless batches that
+//!                                                  it seems to contain lead exactly there (its length is not right)
 //!  2  at each byte up to the next anchor           (its length is not right either)
 //!  3  at the next anchor
 //! ```
@@ -107,6 +108,21 @@ impl<'a> Cursor<'a> {
         Ok(verify_checksum(self.bytes(at, header.size())?, &header).map(|()| header))
     }
 
+    /// [`Cursor::checked`], and not contradicted by the batches behind it.
+    pub(super) fn settled(
+        &mut self,
+        at: u64,
+        rules: &Rules<'_>,
+        due: Due,
+    ) -> io::Result<Result<BatchHeader, Corruption>> {
+        match self.checked(at, rules, due)? {
+            Ok(header) if overruled(self, at, &header, rules, due)? => {
+                Ok(Err(Corruption::Order { found: header.base_offset().to_i64(), expected: due.offset }))
+            }
+            found => Ok(found),
+        }
+    }
+
     /// The magic of a message of Kafka's older formats at `at`, if one lies there undamaged.
     pub(super) fn legacy(&mut self, at: u64) -> io::Result<Option<i8>> {
         let front = self.bytes(at, 17)?;
@@ -117,8 +133,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Whether the batch at `at`, which is right by itself, is contradicted by the ones behind it: in a log with gaps a
-/// base offset that is too high shows only there.
+/// Whether the batch at `at`, which is right by itself, is contradicted by the ones behind it. Where the batch before
+/// does not say exactly what is due (there may be gaps, or there was damage), a wrong base offset shows only there.
 pub(super) fn overruled(
     cursor: &mut Cursor<'_>,
     at: u64,
@@ -127,19 +143,17 @@ pub(super) fn overruled(
     due: Due,
 ) -> io::Result<bool> {
     let second_at = at + header.size();
-    if rules.contiguous || second_at >= cursor.end {
+    if due.exact || second_at >= cursor.end {
         return Ok(false);
     }
     let Ok(second) = cursor.parse(second_at)? else { return Ok(false) };
-    if second.base_offset() >= header.next_offset() {
+    if rules.follows(header, &second) || cursor.checked(second_at, rules, Due { exact: false, ..due })?.is_err() {
         return Ok(false);
     }
-    let due = Due { exact: false, ..due };
-    if cursor.checked(second_at, rules, due)?.is_err() {
-        return Ok(false);
-    }
-    let third = cursor.parse(second_at + second.size())?;
-    Ok(third.map_or(true, |third| third.base_offset() < header.next_offset()))
+    // The second is the odd one out where the offsets behind it fit this one, as if it began where it should.
+    let third = cursor.parse(second_at + second.size())?.ok().map(|third| third.base_offset()).or(rules.next_base);
+    let fitting = header.next_offset().plus(second.next_offset().0 - second.base_offset().0);
+    Ok(third.is_none_or(|third| if rules.contiguous { third != fitting } else { third < header.next_offset() }))
 }
 
 /// The next readable batch behind the damaged one at `at`; `None` where there is none up to `end`.
@@ -156,11 +170,9 @@ pub(super) fn resync(
     let mut probe = Cursor::new(file, end, HEADER_CHUNK_BYTES);
     if let Ok(header) = probe.parse(at)? {
         let behind = at + header.size();
-        if behind == end {
-            return Ok(None);
-        }
-        if probe.checked(behind, rules, due)?.is_ok() {
-            return Ok(Some(behind));
+        if behind == end || probe.checked(behind, rules, due)?.is_ok() {
+            let inside = search(&mut probe, at + 1..behind, rules, due, true)?;
+            return Ok(inside.or((behind < end).then_some(behind)));
         }
     }
     let mut from = at + 1;

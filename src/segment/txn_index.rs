@@ -187,10 +187,9 @@ impl TxnIndex {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            if self.get(middle).is_some_and(|entry| entry.last_offset < offset) {
-                low = middle + 1
-            } else {
-                high = middle
+            match self.get(middle) {
+                Some(entry) if entry.last_offset < offset => low = middle + 1,
+                _ => high = middle,
             }
         }
         low

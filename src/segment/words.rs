@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn entries_stay_where_they_were_put() {
         let words = Words::<2>::new();
-        for i in 0..1_000 {
-            assert_eq!(words.get(i as usize), None);
-            words.push([i, i * 3]);
+        for (index, value) in (0..1_000_u64).enumerate() {
+            assert_eq!(words.get(index), None);
+            words.push([value, value * 3]);
         }
         assert_eq!(words.len(), 1_000);
-        assert!((0..1_000).all(|i| words.get(i as usize) == Some([i, i * 3])));
+        assert!((0..1_000_u64).enumerate().all(|(index, value)| words.get(index) == Some([value, value * 3])));
     }
 }
 

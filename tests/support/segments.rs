@@ -1,4 +1,11 @@
 //! Segments to test on: three storages, batches of a wanted size, files put and taken.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a test may panic"
+)]
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -31,8 +38,12 @@ pub(crate) fn rigs() -> Vec<Rig> {
 }
 
 pub(crate) fn memory() -> Rig {
-    let storage = MemoryStorage::new(1).shared();
-    Rig { name: "memory", storage, directory: PathBuf::from("/"), _temporary: None }
+    on(&MemoryStorage::new(1))
+}
+
+/// The root directory of `storage`.
+pub(crate) fn on(storage: &MemoryStorage) -> Rig {
+    Rig { name: "memory", storage: storage.shared(), directory: PathBuf::from("/"), _temporary: None }
 }
 
 impl Rig {
