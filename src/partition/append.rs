@@ -310,16 +310,22 @@ impl Inner {
             other => other,
         })?;
         writer.index_dropped = false;
-        if self.transactional.load(Ordering::Acquire) {
+        let end = last.next_offset();
+        let transactional = self.transactional.load(Ordering::Acquire);
+        if transactional {
             self.observe(writer, bytes, headers)?;
         }
-        self.picture.raise_end(last.next_offset());
+        if !transactional && !self.is_synced() && self.config.commits == Commits::WhenStored {
+            self.picture.raise_all(end);
+            return Ok(());
+        }
+        self.picture.raise_end(end);
         if self.is_synced() {
             if self.unsynced_since.load(Ordering::Relaxed) == 0 {
                 self.unsynced_since.store(self.clock.monotonic().0.saturating_add(1), Ordering::Release);
             }
         } else {
-            self.stored(last.next_offset());
+            self.stored(end);
         }
         Ok(())
     }

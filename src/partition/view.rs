@@ -145,6 +145,13 @@ impl<V> Picture<V> {
         self.end.store(end.0, Ordering::Release);
     }
 
+    /// The writer's alone, where what is appended is stored and decided at once: all marks are here now.
+    pub(super) fn raise_all(&self, end: Offset) {
+        self.end.store(end.0, Ordering::Release);
+        self.high_watermark.store(end.0, Ordering::Release);
+        self.last_stable.store(end.0, Ordering::Release);
+    }
+
     /// Never lowers.
     pub(super) fn raise_high_watermark(&self, to: Offset) {
         self.high_watermark.fetch_max(to.0, Ordering::AcqRel);
