@@ -34,14 +34,14 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Committed records below the high watermark, up to 1 MiB, without waiting.
+    /// Committed records below the high watermark, up to 256 KiB, without waiting.
     pub const fn new() -> Self {
         let (isolation, up_to) = (Isolation::Committed, UpTo::HighWatermark);
-        Self { max_bytes: 1 << 20, isolation, up_to, max_wait: Duration::ZERO }
+        Self { max_bytes: 256 << 10, isolation, up_to, max_wait: Duration::ZERO }
     }
 
     /// How many bytes of batches to hand out at most; one batch is handed out whole even where it is larger.
-    /// Default: 1 MiB.
+    /// Default: 256 KiB (Kafka: 1 MiB), so that what was checked is still in the cache when it is looked at.
     #[doc(alias = "max.partition.fetch.bytes")]
     pub const fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -134,6 +134,11 @@ impl Fetched {
     #[must_use]
     pub fn batches(&self) -> &Batches {
         &self.batches
+    }
+
+    /// Iterates over [`Fetched::records`].
+    pub fn iter(&self) -> FetchedRecords<'_> {
+        self.records()
     }
 
     /// The records to show, in order: from the offset asked for on, without control records and without those of
@@ -331,7 +336,7 @@ fn aborted_batches(view: &View, index: usize, fetched: &Fetched) -> Result<Vec<b
     let mut pending = entries.into_iter().peekable();
     let mut open = Vec::new();
     let mut aborted = Vec::with_capacity(fetched.batches.len());
-    for batch in fetched.batches.iter() {
+    for batch in &fetched.batches {
         let header = batch.header();
         while let Some(entry) = pending.next_if(|entry| entry.first_offset <= header.last_offset()) {
             open.push(entry.producer_id);
