@@ -41,3 +41,8 @@ pub use storage::{
     StorageLock,
 };
 pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
+
+/// The program in the README runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
