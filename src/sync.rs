@@ -1,4 +1,4 @@
-//! Locks, conditions, shared pointers and atomics: parking_lot and std, or loom's under `--cfg loom`.
+//! Locks, conditions, shared pointers and atomics: `parking_lot` and std, or loom's under `--cfg loom`.
 //!
 //! The primitives that taffrail builds of them stand below this file: [`Event`] (wait until something
 //! was published), [`SharedSync`] (one sync serves all who wait) and [`Swap`] (the pointer to an
@@ -106,4 +106,4 @@ mod primitives {
     }
 }
 
-pub(crate) use primitives::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic, wait_for};
+pub(crate) use primitives::{Arc, Condvar, Mutex, RwLock, atomic, wait_for};

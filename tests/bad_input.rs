@@ -220,13 +220,11 @@ fn a_clock_that_goes_backwards_does_no_harm() {
     let partition =
         Partition::builder("data/wal-0").config(config).storage(storage.shared()).clock(clock.clone()).open();
     let partition = partition.expect("it opens");
-    let mut offset = 0;
-    for wall in [NOW.0, NOW.0 - 500_000, NOW.0 - 900_000, NOW.0 + 5_000, 0] {
+    for (offset, wall) in (0..).zip([NOW.0, NOW.0 - 500_000, NOW.0 - 900_000, NOW.0 + 5_000, 0]) {
         clock.set_wall(Timestamp(wall));
         let appended = partition.append(&mut batch(&[Record::new("v")])).expect("taken");
         assert_eq!(appended.offsets.start, Offset(offset));
         appended.wait().expect("stored");
-        offset += 1;
         partition.maintain(taffrail::Clock::now(&*clock)).expect("maintained");
     }
     let fetched = partition.read(partition.start(), ReadOptions::new()).expect("readable");

@@ -22,7 +22,7 @@ fn config(durability: Durability) -> PartitionConfig {
 }
 
 fn durability_of(round: u64) -> Durability {
-    if round % 2 == 0 { Durability::Sync } else { Durability::Os }
+    if round.is_multiple_of(2) { Durability::Sync } else { Durability::Os }
 }
 
 /// Appends until it is killed. The value of each record is its offset.
@@ -98,7 +98,7 @@ fn check(directory: &Path, round: u64, (start_said, end_said): (u64, u64)) {
     }
     assert_eq!(due, partition.end().0);
     // The check is a kill as well: every other round leaves the partition unclosed.
-    if round % 3 == 0 {
+    if round.is_multiple_of(3) {
         partition.close().expect("it closes");
     }
 }

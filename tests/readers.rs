@@ -65,22 +65,22 @@ impl Shared {
     fn follow(&self, up_to: UpTo, hold: bool) {
         let options = ReadOptions::new().isolation(Isolation::Uncommitted).up_to(up_to).max_bytes(3_000);
         let mut at = self.partition.start();
-        let mut held = Vec::new();
+        let mut kept = Vec::new();
         while !self.done.load(Ordering::Acquire) {
             match self.partition.try_read(at, options) {
                 Ok(fetched) => {
                     self.records.fetch_add(check(&fetched, at), Ordering::Relaxed);
                     let next = fetched.next_offset();
                     at = if next == at { self.partition.start() } else { next };
-                    if hold && held.len() < 50 {
-                        held.push((fetched, at));
+                    if hold && kept.len() < 50 {
+                        kept.push(fetched);
                     }
                 }
                 Err(Error::OffsetOutOfRange { start, end, .. }) => at = start.min(end),
                 Err(error) => panic!("a reader fails at {at}: {error}"),
             }
         }
-        for (fetched, _) in &held {
+        for fetched in &kept {
             check(fetched, Offset(0));
         }
     }

@@ -158,7 +158,7 @@ fn modules_import_from_lower_floors_only() {
                 Some(0) if here == 0 => {}
                 Some(there) => wrong.push(format!("{} (floor {here}) imports {other} (floor {there})", source.path)),
                 None => {
-                    wrong.push(format!("{} imports crate::{other}: name the module, not the re-export", source.path))
+                    wrong.push(format!("{} imports crate::{other}: name the module, not the re-export", source.path));
                 }
             }
         }

@@ -404,7 +404,7 @@ impl Loader<'_> {
             work.epochs.assign(epoch, end);
             work.recovery.epoch_begun = Some(epoch).filter(|_| !work.recovery.clean);
         }
-        if work.epochs.entries() != before { self.home.write_epochs(work.epochs.entries()) } else { Ok(()) }
+        if work.epochs.entries() == before { Ok(()) } else { self.home.write_epochs(work.epochs.entries()) }
     }
 
     fn finish(

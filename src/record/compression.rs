@@ -113,6 +113,10 @@ impl Compressor {
     /// Compresses `input` to where `out` is `start` bytes long, and returns where it ends. `out` grows as needed and
     /// does not shrink.
     #[cold]
+    #[cfg_attr(
+        not(any(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd")),
+        expect(clippy::unused_self, reason = "without a codec there is nothing to keep")
+    )]
     pub(super) fn compress(
         &mut self,
         codec: Compression,

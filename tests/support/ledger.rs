@@ -1,5 +1,5 @@
 //! What a test knows of a partition: what was ever appended where, what was acknowledged, what a reader saw.
-#![allow(dead_code, reason = "each file in tests/ is a program of its own that uses a part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each file in tests/ is a program of its own that uses a part of this")]
 
 use std::collections::BTreeMap;
 
@@ -55,6 +55,17 @@ impl Ledger {
         }
     }
 
+    /// A forced truncation is about to take the records from `offset` on back: they may be there or not from now on.
+    pub fn forget_from(&mut self, offset: u64) {
+        self.acknowledged.retain(|at, _| *at < offset);
+        self.seen.retain(|at, _| *at < offset);
+    }
+
+    /// A truncation to `end` has returned: what it took back never comes again.
+    pub fn truncated_to(&mut self, end: Offset) {
+        self.attempted.retain(|at, _| *at < end.0);
+    }
+
     /// Reads what a reader is given now, and remembers it.
     pub fn look(&mut self, partition: &Partition) {
         let options = ReadOptions::new().isolation(Isolation::Uncommitted);
@@ -85,12 +96,12 @@ impl Ledger {
             assert!(attempted.contains(values), "at offset {base} stands what was never appended there");
         }
         let records = records(&content);
-        self.check_there("acknowledged", &self.acknowledged, &records, start);
-        self.check_there("seen by a reader", &self.seen, &records, start);
+        Self::check_there("acknowledged", &self.acknowledged, &records, start);
+        Self::check_there("seen by a reader", &self.seen, &records, start);
         content
     }
 
-    fn check_there(&self, what: &str, known: &BTreeMap<u64, Vec<u8>>, records: &BTreeMap<u64, Vec<u8>>, start: u64) {
+    fn check_there(what: &str, known: &BTreeMap<u64, Vec<u8>>, records: &BTreeMap<u64, Vec<u8>>, start: u64) {
         for (offset, value) in known.range(start..) {
             let found = records.get(offset).map(|value| String::from_utf8_lossy(value));
             let expected = String::from_utf8_lossy(value);
