@@ -101,6 +101,25 @@ fn syncing_a_partition_of_the_page_cache() {
     assert_eq!(partition.end(), Offset(5), "synced is synced");
 }
 
+/// What was sealed is synced by `maintain`, off the path of appends, so that a recovery reads the last segment alone.
+#[test]
+fn sealed_segments_are_not_read_after_a_crash() {
+    let storage = MemoryStorage::new(1);
+    let config = PartitionConfig::new().durability(Durability::Os).segment_bytes(300);
+    let partition = open_on(&storage, config.clone());
+    for _ in 0..6 {
+        append(&partition, 1, 150);
+    }
+    let verified = |storage: &MemoryStorage| open_on(&storage.snapshot(), config.clone()).recovery().segments_verified;
+    assert_eq!(verified(&storage), 6);
+    let clock = ManualClock::at(Timestamp(1_000_000));
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(partition.maintain(clock.now()).expect("maintained").segments_synced, 5);
+    assert_eq!((verified(&storage), partition.synced_end()), (1, Offset(5)));
+    let partition = open_on(&storage.crash(1), config);
+    assert!(partition.end() >= Offset(5));
+}
+
 #[test]
 fn truncation_and_the_high_watermark() {
     let partition = open_on(&MemoryStorage::new(1), PartitionConfig::new().segment_bytes(400));

@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use taffrail::{FileStorage, LockMode, Storage};
+use taffrail::{
+    BatchBuilder, Error, FileStorage, LockMode, Offset, Partition, PartitionConfig, ReadOptions, Record, Storage,
+};
 
 /// Where the child looks for the lock that it must not get; set in children only.
 const CHILD: &str = "TAFFRAIL_TEST_LOCK";
@@ -156,4 +158,44 @@ fn wait_for_the_end(mut reader: &std::io::PipeReader, writer: &std::io::PipeWrit
     // SAFETY: this fork leaves by `_exit` and never uses or drops the writer again.
     unsafe { libc::close(writer.as_raw_fd()) };
     let _ = reader.read(&mut [0]);
+}
+
+fn batch() -> BatchBuilder {
+    let mut batch = BatchBuilder::new();
+    batch.push(&Record::new("v").key("k")).unwrap();
+    batch
+}
+
+/// A partition's handle in a fork answers an error, changes nothing, and gives nothing back.
+#[test]
+fn a_fork_cannot_use_a_partition() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("wal-0");
+    let partition = Partition::open(&path, PartitionConfig::default()).unwrap();
+    partition.append(&mut batch()).unwrap().wait().unwrap();
+    let refused = in_fork(|| {
+        let mut batch = batch();
+        let forked = |refused: Result<(), Error>| i32::from(matches!(refused, Err(Error::Forked)));
+        forked(partition.append(&mut batch).map(drop))
+            + forked(partition.read(Offset(0), ReadOptions::new()).map(drop))
+            + forked(partition.sync())
+            + forked(partition.clone().close())
+    });
+    assert_eq!(refused, 4);
+    partition.append(&mut batch()).unwrap().wait().unwrap();
+    assert_eq!(partition.end(), Offset(2));
+    partition.close().unwrap();
+    assert!(Partition::open(&path, PartitionConfig::default()).unwrap().recovery().clean);
+}
+
+#[test]
+fn a_partition_in_use_names_the_process() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("wal-0");
+    let partition = Partition::open(&path, PartitionConfig::default()).unwrap();
+    let error = Partition::open(&path, PartitionConfig::default()).unwrap_err();
+    assert!(matches!(error, Error::Locked { owner: Some(owner), .. } if owner == std::process::id()), "{error}");
+    assert_eq!(in_another_process(&path.join(".lock")), REFUSED);
+    drop(partition);
+    assert_eq!(in_another_process(&path.join(".lock")), TAKEN);
 }

@@ -141,8 +141,10 @@ fn with_hardly_any_open_files() {
 fn a_waiting_reader_is_woken() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let partition = open(&directory, Reads::Mapped, 100);
+    let (all_read, everything) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
+        let partition = &partition;
+        let reader = scope.spawn(move || {
             let options = ReadOptions::new().max_wait(Duration::from_secs(600));
             let mut at = Offset(0);
             let mut count = 0;
@@ -151,6 +153,7 @@ fn a_waiting_reader_is_woken() {
                 count += fetched.records().count() as u64;
                 at = fetched.next_offset();
             }
+            all_read.send(()).expect("the writer listens");
             assert!(matches!(partition.read(at, options), Err(Error::Closed)), "closing wakes it too");
         });
         let mut builder = BatchBuilder::new();
@@ -158,7 +161,7 @@ fn a_waiting_reader_is_woken() {
             batch(round * BATCH, 0, &mut builder);
             partition.append(&mut builder).expect("appended").wait().expect("stored");
         }
-        while partition.end() < Offset(100 * BATCH) {}
+        everything.recv().expect("the reader reads everything");
         partition.clone().close().expect("closed");
         reader.join().expect("the reader does not panic");
     });

@@ -124,15 +124,24 @@ fn a_wrong_entry_is_found_where_it_is_used() {
     let batches = log(&rig, 60);
     let good = rig.take(BASE, "index").unwrap();
     let entries = good.len() / 8;
-    for field in [3, 7] {
-        for change in [1_u8, 2, 0xff] {
-            let mut bytes = good.clone();
-            bytes[entries / 2 * 8 + field] = bytes[entries / 2 * 8 + field].wrapping_add(change);
-            rig.put(BASE, "index", &bytes);
-            let segment = rig.load(BASE, &config(INTERVAL));
+    let middle = entries / 2 * 8;
+    let position = u32::from_be_bytes(good[middle + 4..middle + 8].try_into().unwrap());
+    let mut starts = batches.iter().scan(0, |at, bytes| Some(std::mem::replace(at, *at + bytes.len() as u32)));
+    let next_start = starts.find(|start| *start > position).unwrap();
+    let positions = [position + 1, position + 2, position - 1, next_start];
+    let offsets = [good[middle + 3] + 1, good[middle + 3] + 2, good[middle + 3] - 1];
+    let wrong = positions.map(|wrong| (4, wrong.to_be_bytes().to_vec())).into_iter();
+    for (field, change) in wrong.chain(offsets.map(|wrong| (3, vec![wrong]))) {
+        let mut bytes = good.clone();
+        bytes[middle + field..middle + field + change.len()].copy_from_slice(&change);
+        rig.put(BASE, "index", &bytes);
+        let segment = rig.load(BASE, &config(INTERVAL));
+        for limits in [bounds(60), ReadBounds { contiguous: false, ..bounds(60) }] {
             for (number, bytes) in batches.iter().enumerate() {
-                let found = segment.reader().read(Offset(BASE + number as u64 * 3 + 1), 1, &bounds(60)).unwrap();
-                assert_eq!(found.batches.iter().next().unwrap().bytes(), bytes);
+                for offset in 0..3 {
+                    let found = segment.reader().read(Offset(BASE + number as u64 * 3 + offset), 1, &limits).unwrap();
+                    assert_eq!(found.batches.iter().next().unwrap().bytes(), bytes);
+                }
             }
         }
     }
@@ -178,7 +187,8 @@ fn a_flipped_bit_hides_its_batch_and_nothing_else() {
                 assert_eq!(holes, std::slice::from_ref(&hole), "{what}");
                 assert!(read == expected, "{what}");
                 for (number, batch) in batches.iter().enumerate() {
-                    let answer = segment.reader().read(Offset(BASE + number as u64 * 3 + 1), 1, &bounds(12));
+                    let offset = Offset(BASE + number as u64 * 3 + at as u64 % 3);
+                    let answer = segment.reader().read(offset, 1, &bounds(12));
                     if number == target {
                         let (position, offsets, _) = corrupt(answer);
                         assert_eq!((position, offsets.end), (start as u64, Offset(hole.end)), "{what}");

@@ -115,11 +115,14 @@ impl Partition {
             return Err(Error::BatchTooLarge { size: header.size(), limit });
         }
         let mut writer = inner.writer.lock();
-        inner.check_writable()?;
+        inner.check_health()?;
         let offsets = inner.append_sealed(&mut writer, expected_end, header, batch.sealed())?;
         let generation = inner.sync.generation();
+        let somebody_waits = inner.changed.has_waiters();
         drop(writer);
-        inner.changed.notify();
+        if somebody_waits {
+            inner.changed.notify();
+        }
         batch.clear();
         Ok(Appended { offsets, partition: self, generation })
     }

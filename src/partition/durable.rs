@@ -171,6 +171,28 @@ impl Inner {
         Ok(Due { end: self.picture.end(), files, directory: std::mem::take(&mut writer.directory_dirty) })
     }
 
+    /// Syncs the sealed segments that are not, outside of the lock; answers how many. The recovery point follows.
+    pub(super) fn sync_sealed(&self) -> Result<usize> {
+        let (sealed, directory, end, generation) = {
+            let mut writer = self.writer.lock();
+            self.check_writable()?;
+            let directory = std::mem::take(&mut writer.directory_dirty);
+            (writer.unsynced.clone(), directory, writer.active.base_offset(), self.sync.generation())
+        };
+        for segment in &sealed {
+            segment.sync().map_err(|error| self.poison(error))?;
+        }
+        if directory {
+            self.home.sync_directory().map_err(|error| self.poison(error))?;
+        }
+        let mut writer = self.writer.lock();
+        if self.sync.generation() == generation && !sealed.is_empty() {
+            writer.unsynced.retain(|segment| !sealed.iter().any(|synced| Arc::ptr_eq(segment, synced)));
+            self.sync.raise(end.0);
+        }
+        Ok(sealed.len())
+    }
+
     /// Fences the partition: what the disk holds is not known any more. Returns the error to give to the caller.
     pub(super) fn poison(&self, cause: Error) -> Error {
         let cause = match cause {

@@ -17,6 +17,8 @@ use crate::types::Offset;
 pub struct Maintenance {
     /// Records that nobody waited for were synced, and became visible.
     pub synced: bool,
+    /// Sealed segments that were synced, so that a recovery need not read them (only with `Durability::Os`).
+    pub segments_synced: usize,
     /// The recovery point and the high watermark were written to their checkpoints.
     pub checkpointed: bool,
     /// The memory of the index was let go of.
@@ -48,8 +50,8 @@ pub struct Stats {
 }
 
 impl Partition {
-    /// Does what is due at `now`: syncs what nobody waited for since `flush_interval`, writes the checkpoints every
-    /// `checkpoint_interval`, removes what the retention does not keep, and lets go of the index's memory after
+    /// Does what is due at `now`: syncs what nobody waited for since `flush_interval`, syncs what was sealed and writes
+    /// the checkpoints every `checkpoint_interval`, removes what the retention does not keep, and lets go of the index's memory after
     /// `idle_after` without an append.
     ///
     /// # Errors
@@ -66,6 +68,10 @@ impl Partition {
         inner.check_writable()?;
         done.removed = inner.retain(&mut writer, now.wall)?;
         if now.monotonic >= writer.last_checkpoint.after(inner.config.checkpoint_interval) {
+            drop(writer);
+            done.segments_synced = inner.sync_sealed()?;
+            writer = inner.writer.lock();
+            inner.check_writable()?;
             inner.write_checkpoints(&mut writer, now.monotonic)?;
             done.checkpointed = true;
         }

@@ -256,9 +256,15 @@ impl Inner {
     /// Refuses what a poisoned partition does not do either.
     fn check_writable(&self) -> Result<()> {
         self.check_readable()?;
+        self.check_health()
+    }
+
+    /// The same again once the writer lock is held, when only the health may have changed.
+    fn check_health(&self) -> Result<()> {
         match self.health() {
+            Health::Open => Ok(()),
             Health::Poisoned => Err(self.poisoned()),
-            _ => Ok(()),
+            Health::Closed => Err(Error::Closed),
         }
     }
 

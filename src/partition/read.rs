@@ -144,9 +144,8 @@ impl Fetched {
     /// The records to show, in order: from the offset asked for on, without control records and without those of
     /// aborted transactions (where the read was [`Isolation::Committed`]).
     pub fn records(&self) -> FetchedRecords<'_> {
-        let mut visible = VisibleBatches { batches: self.batches.iter(), aborted: self.aborted.iter() };
-        let current = visible.next().map(|batch| batch.records());
-        FetchedRecords { visible, current, start: self.start }
+        let visible = VisibleBatches { batches: self.batches.iter(), aborted: self.aborted.iter() };
+        FetchedRecords { visible, current: Records::none(), start: self.start }
     }
 }
 
@@ -181,21 +180,46 @@ impl<'a> VisibleBatches<'a> {
 #[derive(Clone, Debug)]
 pub struct FetchedRecords<'a> {
     visible: VisibleBatches<'a>,
-    current: Option<Records<'a>>,
+    current: Records<'a>,
     start: Offset,
+}
+
+impl FetchedRecords<'_> {
+    /// Goes on to the next batch; `false` where there is none.
+    #[inline(never)]
+    fn advance(&mut self) -> bool {
+        let batch = self.visible.next();
+        self.current = batch.map_or(Records::none(), |batch| batch.records());
+        batch.is_some()
+    }
 }
 
 impl<'a> Iterator for FetchedRecords<'a> {
     type Item = RecordView<'a>;
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call per record, and its result through memory, take as long again")]
+    #[inline(always)]
     fn next(&mut self) -> Option<RecordView<'a>> {
         loop {
-            let records = self.current.as_mut()?;
-            match records.next() {
+            match self.current.next() {
                 Some(record) if record.offset() >= self.start => return Some(record),
                 Some(_) => {}
-                None => self.current = self.visible.next().map(|batch| batch.records()),
+                None if self.advance() => {}
+                None => return None,
+            }
+        }
+    }
+
+    fn fold<B, F: FnMut(B, RecordView<'a>) -> B>(mut self, initial: B, mut visit: F) -> B {
+        let mut folded = initial;
+        loop {
+            for record in std::mem::replace(&mut self.current, Records::none()) {
+                if record.offset() >= self.start {
+                    folded = visit(folded, record);
+                }
+            }
+            if !self.advance() {
+                return folded;
             }
         }
     }
@@ -275,7 +299,7 @@ impl Inner {
                 let until = flush.map_or(deadline, |due| due.min(deadline));
                 Some(until.since(now)).filter(|left| !left.is_zero() && !flush_is_due)
             };
-            if self.changed.wait_until(ready, remaining) || !flush_is_due {
+            if self.changed.wait_until(|| self.writer.lock(), ready, remaining) || !flush_is_due {
                 return Ok(());
             }
             self.flush()?;

@@ -63,6 +63,14 @@ impl<'a> Records<'a> {
     }
 }
 
+impl Records<'_> {
+    /// No records.
+    pub(crate) const fn none() -> Self {
+        let (base_offset, base_timestamp) = (0, 0);
+        Self { rest: &[], remaining: 0, base_sequence: -1, base_offset, base_timestamp, timestamp_delta_mask: 0 }
+    }
+}
+
 impl<'a> Iterator for Records<'a> {
     type Item = RecordView<'a>;
 

@@ -1,20 +1,27 @@
 //! A segment: one `.log` file with its sparse indexes, as one writer and many readers have it.
 //!
 //! ```text
-//!  writer ....... Segment: append, window, roll, seal, cut      recover ... verify all, rebuild the indexes
-//!  reader ....... SegmentReader: what readers share, by Arc
-//!    read, gather checked batches, the usual and the careful way  search .. timestamps
-//!    walk ....... what a partition asks besides
-//!  rules ........ what is right in its place                    scan ...... walking batches, stepping over damage
-//!  indexer ...... which batch earns an entry                    check ..... does an index file fit its log
-//!  offset_index | time_index | txn_index                        table, words ... entries on disk and in memory
-//!  files ........ names, handles, retirement
+//!  writer ........ Segment: append, window, roll, seal
+//!    cut ......... back to the start of a batch
+//!    transactions  aborted ones, to their index
+//!    recover ..... verify everything, build the indexes anew
+//!  reader ........ SegmentReader: what readers share, by Arc
+//!    read ........ checked batches; the careful way past damage
+//!    gather ...... the one pass of the usual way
+//!    search ...... timestamps
+//!    walk ........ what a partition asks besides
+//!  scan, rules ... walking batches, stepping over damage; what is right in its place
+//!  indexer, check  which batch earns an entry; whether an index file fits its log
+//!  offset_index, time_index, txn_index
+//!    table, words  their entries, on disk and in memory
+//!  files ......... names, handles, retirement
 //! ```
 //!
 //! Invariants: the `.log` alone is the truth, and every use of an index is verified against the header that it leads
 //! to; whatever a reader is given has been checked; the file's length is not the log's while the segment is open.
 
 mod check;
+mod cut;
 mod files;
 mod gather;
 mod indexer;
@@ -28,6 +35,7 @@ mod scan;
 mod search;
 mod table;
 mod time_index;
+mod transactions;
 mod txn_index;
 mod walk;
 mod words;

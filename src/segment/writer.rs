@@ -27,9 +27,7 @@ use super::offset_index::OffsetIndex;
 use super::reader::{Picture, SegmentReader, unwritten, written};
 use super::roll::{self, Fill};
 use super::rules::Rules;
-use super::scan::resync;
 use super::time_index::TimeIndex;
-use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex, refused};
 use super::{Incoming, RollReason, SegmentConfig};
 use crate::error::{Error, Result};
 use crate::record::batch::BatchHeader;
@@ -39,7 +37,7 @@ use crate::types::{Offset, Timestamp};
 /// A segment's file holds at most as many bytes as an index entry can point to.
 const SEGMENT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
 /// How much is zeroed or written again at once.
-const CHUNK_BYTES: u64 = 1 << 20;
+pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// One `.log` file with its indexes, as its one writer holds it. Readers hold its [`SegmentReader`].
 ///
@@ -68,9 +66,9 @@ pub struct Segment {
     pub(super) file_end: u64,
     pub(super) live: Option<Live>,
     /// It was cut, so that its time index may lack the final entry.
-    was_cut: bool,
+    pub(super) was_cut: bool,
     /// The transaction index's file may have bytes behind its last entry.
-    transactions_torn: bool,
+    pub(super) transactions_torn: bool,
 }
 
 /// What the writer knows once it appends.
@@ -265,7 +263,7 @@ impl Segment {
         Ok(())
     }
 
-    fn cut_file(&self, len: u64) -> io::Result<()> {
+    pub(super) fn cut_file(&self, len: u64) -> io::Result<()> {
         self.reader.files.log().truncate(len)
     }
 
@@ -405,140 +403,5 @@ impl Segment {
     /// Makes the `.log`, and the transaction index, durable. [`SegmentReader::sync`] does the same without the writer.
     pub fn sync(&self) -> Result<()> {
         self.reader.sync()
-    }
-
-    /// Adds an entry to the transaction index, in its file too.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where it could not be written; nothing is added. [`Error::InvalidRecord`] where its marker does
-    /// not lie behind those that are indexed.
-    pub fn append_aborted(&mut self, aborted: AbortedTransaction) -> Result<()> {
-        let index = self.reader.transactions()?;
-        let at = (index.len() * ENTRY_BYTES) as u64;
-        if index.last().is_some_and(|last| last.last_offset >= aborted.last_offset) {
-            return refused();
-        }
-        self.write_transaction(at, &aborted).map_err(|e| self.reader.files.error("write", Kind::TxnIndex, e))?;
-        self.reader.files.transactions_changed();
-        if index.push(aborted) { Ok(()) } else { refused() }
-    }
-
-    /// Makes the transaction index consist of what it has of the batches before `position`, and `aborted`.
-    pub(super) fn replace_transactions(&mut self, position: u64, aborted: &[AbortedTransaction]) -> Result<()> {
-        let files = Arc::clone(&self.reader.files);
-        let failed = |e| files.error("write", Kind::TxnIndex, e);
-        let mut kept = TxnIndex::new(self.base_offset());
-        if position > 0 {
-            let rules = Rules::bare(self.base_offset());
-            let end = self.end_at(position, &OffsetIndex::new(self.base_offset()), &rules)?;
-            kept = self.reader.transactions()?.truncated(end);
-        }
-        let length = (kept.len() * ENTRY_BYTES) as u64;
-        let bytes: Vec<u8> =
-            aborted.iter().filter(|entry| kept.push(**entry)).flat_map(|entry| entry.to_bytes()).collect();
-        if let Some(file) = files.index(Kind::TxnIndex).map_err(failed)? {
-            file.truncate(length).map_err(failed)?;
-        }
-        if !bytes.is_empty() {
-            let file = files.index_for_writing(Kind::TxnIndex).map_err(failed)?;
-            file.write(length, &[IoSlice::new(&bytes)]).map_err(failed)?;
-        }
-        files.transactions_changed();
-        self.reader.set_transactions(Some(Arc::new(kept)));
-        self.transactions_torn = false;
-        Ok(())
-    }
-
-    fn write_transaction(&mut self, at: u64, aborted: &AbortedTransaction) -> io::Result<()> {
-        let file = self.reader.files.index_for_writing(Kind::TxnIndex)?;
-        if self.transactions_torn {
-            file.truncate(at)?;
-        }
-        self.transactions_torn = true;
-        file.write(at, &[IoSlice::new(&aborted.to_bytes())])?;
-        self.transactions_torn = false;
-        Ok(())
-    }
-
-    /// Cuts the segment at the batch that holds `offset`, or at the first one behind it, and its indexes with it.
-    /// [`Segment::reader`] is another object afterwards; the old one keeps its size.
-    pub fn truncate(&mut self, offset: Offset) -> Result<()> {
-        match self.reader.position_of(offset, &super::ReadBounds::default()) {
-            Ok(None) => Ok(()),
-            Ok(Some(position)) | Err(Error::Corrupt { position, .. } | Error::LegacyFormat { position, .. }) => {
-                self.cut(position)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Cuts the segment to its first `bytes` bytes, which end where a batch does, and its indexes with it. Replaces
-    /// the reader as [`Segment::truncate`] does.
-    pub fn cut(&mut self, bytes: u64) -> Result<()> {
-        let rules = Rules::bare(self.reader.base);
-        let (offsets, times) = (self.reader.offsets(&rules)?, self.reader.times(&rules)?);
-        let transactions = self.reader.transactions()?;
-        let end = self.end_at(bytes, &offsets, &rules)?;
-        self.cut_file(bytes).map_err(|e| self.reader.files.error("truncate", Kind::Log, e))?;
-        let offsets = offsets.truncated(|entry| entry.position < bytes && entry.offset < end);
-        let picture =
-            Picture { offsets: Some(Arc::new(offsets)), times: Some(Arc::new(times.truncated(end))), built: false };
-        let reader = SegmentReader::new(Arc::clone(&self.reader.files), self.reader.base, self.config, bytes, picture);
-        reader.files.transactions_changed();
-        let kept = transactions.truncated(end);
-        let removed = kept.len() < transactions.len();
-        let length = (kept.len() * ENTRY_BYTES) as u64;
-        reader.set_transactions(Some(Arc::new(kept)));
-        self.reader = Arc::new(reader);
-        self.file_end = bytes;
-        self.live = None;
-        self.was_cut = true;
-        if removed { self.cut_transactions(length) } else { Ok(()) }
-    }
-
-    fn cut_transactions(&mut self, length: u64) -> Result<()> {
-        self.transactions_torn = true;
-        let cut = self.reader.files.index_for_writing(Kind::TxnIndex).and_then(|file| file.truncate(length));
-        cut.map_err(|e| self.reader.files.error("truncate", Kind::TxnIndex, e))?;
-        self.transactions_torn = false;
-        Ok(())
-    }
-
-    /// The offset behind the last batch that ends at or before `bytes`.
-    fn end_at(&self, bytes: u64, offsets: &OffsetIndex, rules: &Rules<'_>) -> Result<Offset> {
-        let start = offsets.before(bytes).map_or(0, |entry| entry.position);
-        let mut cursor = self.reader.headers(bytes);
-        let (mut at, mut due) = (start, rules.anywhere());
-        let mut end = self.reader.base;
-        while at < bytes {
-            let header = cursor.header(at, rules, due).map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
-            if let Ok(header) = header {
-                end = header.next_offset();
-                at += header.size();
-                due = rules.behind(&header);
-            } else {
-                let next = resync(self.reader.files.log().as_ref(), bytes, at, rules, due, |_| None);
-                at = next.map_err(|e| self.reader.files.error("read", Kind::Log, e))?.unwrap_or(bytes);
-            }
-        }
-        Ok(end)
-    }
-
-    /// Writes the bytes of the log from `from` on again, in place: after a failed sync, or a crash, nothing else
-    /// proves that a later sync covers them. Nothing is synced.
-    pub fn rewrite(&mut self, from: u64) -> Result<()> {
-        let log = self.reader.files.log();
-        let end = self.size();
-        let mut at = from;
-        while at < end {
-            let to = end.min(at + CHUNK_BYTES);
-            let bytes = log.read(at..to).map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
-            log.write(at, &[IoSlice::new(&bytes)]).map_err(|e| self.reader.files.error("rewrite", Kind::Log, e))?;
-            if bytes.is_empty() {
-                break;
-            }
-            at += bytes.len() as u64;
-        }
-        Ok(())
     }
 }

@@ -33,20 +33,32 @@ impl Event {
         }
     }
 
+    /// Whether somebody waits, for a publisher that holds the lock under which waiters begin (see
+    /// [`Self::wait_until`]): whoever it does not see yet looks after it, and sees what it has published.
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) > 0
+    }
+
     /// Waits until `ready` or until `remaining` says that time is up; `ready` is asked at least once.
     ///
     /// `remaining` is asked before each wait: `None` ends it. Returns what `ready` said last. Both are called
     /// under the gate that [`Self::notify`] takes: they must take no lock that anyone holds over a `notify`.
-    pub(crate) fn wait_until(
+    ///
+    /// The waiter is counted while a guard that `begin` returns is held: a lock, where publishers ask
+    /// [`Self::has_waiters`] under it.
+    pub(crate) fn wait_until<G>(
         &self,
+        begin: impl FnOnce() -> G,
         mut ready: impl FnMut() -> bool,
         mut remaining: impl FnMut() -> Option<Duration>,
     ) -> bool {
         if ready() {
             return true;
         }
-        let mut gate = self.gate.lock();
+        let beginning = begin();
         let _counted = Counted::new(self);
+        drop(beginning);
+        let mut gate = self.gate.lock();
         loop {
             if ready() {
                 return true;
@@ -80,9 +92,30 @@ impl Drop for Counted<'_> {
 mod loom_tests {
     use std::time::Duration;
 
-    use super::super::Arc;
     use super::super::atomic::{AtomicU64, Ordering};
+    use super::super::{Arc, Mutex};
     use super::Event;
+
+    /// A publisher that asks for waiters under the lock under which they begin misses none.
+    #[test]
+    fn loom_waiters_that_begin_under_a_lock_are_seen_under_it() {
+        loom::model(|| {
+            let shared = Arc::new((Event::new(), AtomicU64::new(0), Mutex::new(())));
+            let publisher = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                let lock = publisher.2.lock();
+                publisher.1.store(1, Ordering::Release);
+                let somebody_waits = publisher.0.has_waiters();
+                drop(lock);
+                if somebody_waits {
+                    publisher.0.notify();
+                }
+            });
+            let ready = || shared.1.load(Ordering::Acquire) == 1;
+            assert!(shared.0.wait_until(|| shared.2.lock(), ready, || Some(Duration::MAX)));
+            thread.join().expect("the publisher does not panic");
+        });
+    }
 
     /// A waiter that looked before the change was published is woken by it.
     #[test]
@@ -94,7 +127,7 @@ mod loom_tests {
                 publisher.1.store(1, Ordering::Release);
                 publisher.0.notify();
             });
-            let came = shared.0.wait_until(|| shared.1.load(Ordering::Acquire) == 1, || Some(Duration::MAX));
+            let came = shared.0.wait_until(|| (), || shared.1.load(Ordering::Acquire) == 1, || Some(Duration::MAX));
             assert!(came);
             thread.join().expect("the publisher does not panic");
             assert_eq!(shared.0.waiters.load(Ordering::SeqCst), 0);
@@ -107,7 +140,7 @@ mod loom_tests {
         loom::model(|| {
             let shared = Arc::new((Event::new(), AtomicU64::new(0)));
             let wait = |shared: &(Event, AtomicU64)| {
-                shared.0.wait_until(|| shared.1.load(Ordering::Acquire) == 1, || Some(Duration::MAX))
+                shared.0.wait_until(|| (), || shared.1.load(Ordering::Acquire) == 1, || Some(Duration::MAX))
             };
             let (other, publisher) = (Arc::clone(&shared), Arc::clone(&shared));
             let waiter = loom::thread::spawn(move || wait(&other));
@@ -133,7 +166,7 @@ mod loom_tests {
                     publisher.0.notify();
                 }
             });
-            assert!(shared.0.wait_until(|| shared.1.load(Ordering::Acquire) == 2, || Some(Duration::MAX)));
+            assert!(shared.0.wait_until(|| (), || shared.1.load(Ordering::Acquire) == 2, || Some(Duration::MAX)));
             thread.join().expect("the publisher does not panic");
         });
     }
@@ -153,7 +186,7 @@ mod loom_tests {
                 last = shared.1.load(Ordering::Acquire) == 1;
                 last
             };
-            assert_eq!(shared.0.wait_until(ready, || None), last);
+            assert_eq!(shared.0.wait_until(|| (), ready, || None), last);
             thread.join().expect("the publisher does not panic");
             assert_eq!(shared.0.waiters.load(Ordering::SeqCst), 0);
         });
@@ -170,7 +203,7 @@ mod tests {
     #[test]
     fn a_waiter_that_panics_is_not_counted_for_ever() {
         let event = Event::new();
-        let panics = || event.wait_until(|| false, || panic!("no time"));
+        let panics = || event.wait_until(|| (), || false, || panic!("no time"));
         assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
         assert_eq!(event.waiters.load(Ordering::SeqCst), 0);
         event.notify();

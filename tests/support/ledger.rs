@@ -55,6 +55,17 @@ impl Ledger {
         }
     }
 
+    /// A forced truncation is about to take the records from `offset` on back: they may be there or not from now on.
+    pub fn forget_from(&mut self, offset: u64) {
+        self.acknowledged.retain(|at, _| *at < offset);
+        self.seen.retain(|at, _| *at < offset);
+    }
+
+    /// A truncation to `end` has returned: what it took back never comes again.
+    pub fn truncated_to(&mut self, end: Offset) {
+        self.attempted.retain(|at, _| *at < end.0);
+    }
+
     /// Reads what a reader is given now, and remembers it.
     pub fn look(&mut self, partition: &Partition) {
         let options = ReadOptions::new().isolation(Isolation::Uncommitted);
