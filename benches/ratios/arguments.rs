@@ -7,6 +7,8 @@ pub(crate) struct Arguments {
     pub(crate) quick: bool,
     /// The raw loop on both sides.
     pub(crate) noise: bool,
+    /// The raw loops of all synced rows write into files that were filled with zeros from the start.
+    pub(crate) filled: bool,
     /// The rows to run; empty for all.
     rows: Vec<String>,
 }
@@ -20,8 +22,9 @@ impl Arguments {
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
                 "--noise" => parsed.noise = true,
+                "--filled" => parsed.filled = true,
                 "--row" => parsed.rows.push(arguments.next().ok_or("--row needs the name of a row")?),
-                other => return Err(format!("{other} is not known: --quick, --noise and --row NAME are")),
+                other => return Err(format!("{other} is not known: --quick, --noise, --filled and --row NAME are")),
             }
         }
         Ok(parsed)

@@ -6,6 +6,7 @@
 //! cargo bench --bench ratios -- --quick             every row, in under 40 s
 //! cargo bench --bench ratios -- --row 'read 1 KiB'  the row of that name (can be given several times)
 //! cargo bench --bench ratios -- --noise             the raw loop against itself: what the machine adds
+//! cargo bench --bench ratios -- --filled            synced rows against files that were filled from the start
 //! ```
 //!
 //! A row is printed as `name  ours  raw  ratio`: the medians of both rates, the median of the ratios of the

@@ -21,7 +21,8 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
     };
     let sync_operations = arguments.choose(4096, 1024);
     let sync = |name, threads, files, operations| {
-        sync_row(name, SyncShape { record_bytes: 1024, threads, files, operations }, noise)
+        let window = (threads > 1 && !arguments.filled).then_some(WINDOW_BYTES);
+        sync_row(name, SyncShape { record_bytes: 1024, threads, files, operations, window }, noise)
     };
     let read = |name, record_bytes, reads, visit| {
         read_row(name, ReadShape { record_bytes, log_bytes: 256 << 20, reads, visit }, noise)
@@ -67,6 +68,8 @@ struct ReadShape {
     visit: Visit,
 }
 
+/// The window of zeros that a synced partition keeps in front of its end.
+const WINDOW_BYTES: u64 = 512 << 10;
 /// What `Partition::read` hands out at a time, unless told otherwise.
 const READ_BYTES: usize = 1 << 20;
 

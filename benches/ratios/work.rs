@@ -77,4 +77,6 @@ pub(crate) struct SyncShape {
     pub(crate) threads: usize,
     pub(crate) files: usize,
     pub(crate) operations: usize,
+    /// How many zeros the raw loop keeps in front; `None` where its files are filled from the start.
+    pub(crate) window: Option<u64>,
 }
