@@ -1,6 +1,7 @@
 //! What the command line says. Arguments that cargo adds for harnesses (`--bench`) are passed over.
 
 /// How to run.
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     /// Fewer and smaller rounds: all rows in under 40 s.
