@@ -17,9 +17,12 @@ impl Partition {
     /// Exports the log as it is now into `directory`, which is created, and is named as a partition's directory is.
     /// Answers the end of the copy.
     ///
+    /// The files of a failed export are left where they are.
+    ///
     /// # Errors
     /// [`Error::InvalidName`]; [`Error::Policy`] where the directory is not empty; [`Error::Io`], also where it lies
-    /// on another file system than the partition: hard links do not reach there.
+    /// on another file system than the partition (hard links do not reach there) or where the log was truncated
+    /// meanwhile.
     pub fn export(&self, directory: impl AsRef<Path>) -> Result<Offset> {
         let inner = &*self.inner;
         inner.check_writable()?;
@@ -27,13 +30,13 @@ impl Partition {
         if target.list()?.iter().any(|entry| entry.name != ".lock") {
             return Err(Error::Policy("an export goes into a directory of its own"));
         }
-        let _held = self.hold(self.start())?;
-        // The sealed segments, the bytes of the active one and the epochs are taken at one moment; the copying of the
-        // bytes, which do not change any more, is outside of the lock.
-        let (view, end, active_bytes, epochs, history) = {
+        // The sealed segments, the bytes of the active one and the epochs are taken at one moment, and held; the copying
+        // of the bytes, which do not change any more, is outside of the lock.
+        let (view, end, active_bytes, epochs, history, _held) = {
             let writer = inner.writer.lock();
-            let epochs = writer.epochs.entries().to_vec();
-            (inner.picture.view(), inner.picture.end(), writer.active.reader().size(), epochs, writer.history)
+            let (view, epochs) = (inner.picture.view(), writer.epochs.entries().to_vec());
+            let held = inner.holds.add(view.log_start);
+            (view, inner.picture.end(), writer.active.reader().size(), epochs, writer.history, held)
         };
         inner.export_segments(&target, &view, active_bytes)?;
         inner.export_small_files(&target, &view, end, &epochs, history)?;

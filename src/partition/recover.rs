@@ -239,13 +239,10 @@ impl Loader<'_> {
         if stored_history.is_none() {
             self.home.write_history(history)?;
         }
-        let entries = self.home.read_epochs()?;
+        let entries = self.home.read_epochs()?.filter(|entries| self.rise(entries));
         let adopted = stored_history.is_none() && !is_new;
         let adopts_epochs = adopted || entries.is_none();
-        let epochs = match Epochs::from_entries(entries.unwrap_or_default()) {
-            Ok(epochs) => epochs,
-            Err(reason) => return Err(Error::CorruptFile { path: self.home.path("leader-epoch-checkpoint"), reason }),
-        };
+        let epochs = Epochs::from_entries(entries.unwrap_or_default()).unwrap_or_default();
         let segments = bases.iter().map(|(base, len)| self.open(*base, *len)).collect::<Result<Vec<_>>>()?;
         Ok(Work {
             segments,
@@ -259,6 +256,15 @@ impl Loader<'_> {
             transactions: Transactions::default(),
             recovery: Recovery { clean: self.was_clean || is_new, adopted, ..Recovery::default() },
         })
+    }
+
+    /// Whether the epoch checkpoint can be believed; else the batches themselves tell.
+    fn rise(&self, entries: &[(LeaderEpoch, Offset)]) -> bool {
+        let sound = Epochs::from_entries(entries.to_vec());
+        if let Err(reason) = &sound {
+            trace::warn(&self.home.directory, || format!("the epoch checkpoint is rebuilt from the batches: {reason}"));
+        }
+        sound.is_ok()
     }
 
     /// A damaged history says nothing: everything may have happened.

@@ -58,7 +58,7 @@ impl Holds {
         Self { table: Mutex::new(Table::default()) }
     }
 
-    fn add(self: &Arc<Self>, offset: Offset) -> Hold {
+    pub(super) fn add(self: &Arc<Self>, offset: Offset) -> Hold {
         let mut table = self.table.lock();
         let number = table.next;
         table.next += 1;

@@ -14,7 +14,8 @@ impl Segment {
     /// Adds an entry to the transaction index, in its file too.
     ///
     /// # Errors
-    /// [`Error::Io`] where it could not be written; nothing is added. [`Error::InvalidRecord`] where its marker does
+    /// [`Error::Io`](crate::Error::Io) where it could not be written; nothing is added.
+    /// [`Error::InvalidRecord`](crate::Error::InvalidRecord) where its marker does
     /// not lie behind those that are indexed.
     pub fn append_aborted(&mut self, aborted: AbortedTransaction) -> Result<()> {
         let index = self.reader.transactions()?;

@@ -1,7 +1,7 @@
 //! What a partition asks of a segment besides reading: where it ends, its headers one after the other, copies of its
 //! files, and the writer's handle of one that was sealed.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,7 +100,8 @@ impl SegmentReader {
             let chunk = at..range.end.min(at + COPY_CHUNK_BYTES);
             let bytes = self.files.log().read(chunk).map_err(|e| self.files.error("read", Kind::Log, e))?;
             if bytes.is_empty() {
-                break;
+                let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "the file was cut while it was copied");
+                return Err(self.files.error("copy", Kind::Log, cut));
             }
             copy.write(at - range.start, &[IoSlice::new(&bytes)]).map_err(|e| Error::io("write", to, e))?;
             at += bytes.len() as u64;
