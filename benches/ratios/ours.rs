@@ -15,6 +15,7 @@ use taffrail::{
 
 use crate::measure::Side;
 use crate::raw_sync::together;
+use crate::rows::read_bytes;
 use crate::work::{Shape, Source, SyncShape, batch_bytes, touch};
 
 const OS: PartitionConfig = PartitionConfig::new().durability(Durability::Os);
@@ -107,12 +108,13 @@ pub(crate) fn log_to_read(directory: &Path, record_bytes: usize, bytes: usize) -
 fn read_through(log: &Path, reads: Reads, mut visit: impl FnMut(RecordView<'_>) -> u64 + 'static) -> Side {
     let directory = log.parent().expect("the log lies in a directory");
     let storage = Arc::new(FileStorage::new().reads(reads));
+    let options = ReadOptions::new().max_bytes(read_bytes(reads));
     let partition = Partition::builder(directory).config(OS).storage(storage).open().expect("the log opens");
     Box::new(move || {
         let started = Instant::now();
         let mut offset = partition.start();
         while offset < partition.end() {
-            let fetched: Fetched = partition.read(offset, ReadOptions::new()).expect("the log is sound");
+            let fetched: Fetched = partition.read(offset, options).expect("the log is sound");
             let sum = fetched.records().fold(0_u64, |sum, record| sum.wrapping_add(visit(record)));
             black_box(sum);
             offset = fetched.next_offset();

@@ -70,8 +70,10 @@ struct ReadShape {
 
 /// The window of zeros that a synced partition keeps in front of its end.
 const WINDOW_BYTES: u64 = 512 << 10;
-/// What `Partition::read` hands out at a time, unless told otherwise.
-const READ_BYTES: usize = 1 << 20;
+/// What is read at a time. Mapped, little enough that who visits the records finds them in the cache.
+pub(crate) const fn read_bytes(reads: Reads) -> usize {
+    if matches!(reads, Reads::Buffered) { 1 << 20 } else { 256 << 10 }
+}
 
 fn temporary() -> TempDir {
     TempDir::new().expect("a temporary directory can be made")
@@ -125,7 +127,7 @@ fn read_row(name: &'static str, shape: ReadShape, noise: bool) -> Row {
         let directory = temporary();
         let log = ours::log_to_read(directory.path(), shape.record_bytes, shape.log_bytes);
         let raw = || match shape.reads {
-            Reads::Buffered => raw::scan_buffered(&log, READ_BYTES),
+            Reads::Buffered => raw::scan_buffered(&log, read_bytes(Reads::Buffered)),
             _ => raw::scan_mapped(&log),
         };
         let ours = match shape.visit {
