@@ -1,6 +1,7 @@
 //! What the command line says. Arguments that cargo adds for harnesses (`--bench`) are passed over.
 
 /// How to run.
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     /// Fewer and smaller rounds: all rows in under 40 s.
@@ -9,6 +10,8 @@ pub(crate) struct Arguments {
     pub(crate) noise: bool,
     /// The raw loops of all synced rows write into files that were filled with zeros from the start.
     pub(crate) filled: bool,
+    /// Printed as a table in Markdown.
+    pub(crate) markdown: bool,
     /// The rows to run; empty for all.
     rows: Vec<String>,
 }
@@ -22,9 +25,14 @@ impl Arguments {
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
                 "--noise" => parsed.noise = true,
+                "--markdown" => parsed.markdown = true,
                 "--filled" => parsed.filled = true,
                 "--row" => parsed.rows.push(arguments.next().ok_or("--row needs the name of a row")?),
-                other => return Err(format!("{other} is not known: --quick, --noise, --filled and --row NAME are")),
+                other => {
+                    return Err(format!(
+                        "{other} is not known: --quick, --noise, --filled, --markdown and --row NAME are"
+                    ));
+                }
             }
         }
         Ok(parsed)

@@ -6,6 +6,7 @@
 //! cargo bench --bench ratios -- --quick             every row, in under 40 s
 //! cargo bench --bench ratios -- --row 'read 1 KiB'  the row of that name (can be given several times)
 //! cargo bench --bench ratios -- --noise             the raw loop against itself: what the machine adds
+//! cargo bench --bench ratios -- --markdown          a table, as in the README
 //! cargo bench --bench ratios -- --filled            synced rows against files that were filled from the start
 //! ```
 //!
@@ -41,12 +42,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    println!("{}", Outcome::heading());
+    println!("{}", Outcome::heading(arguments.markdown));
     let mut found = false;
     for row in rows::all(&arguments) {
         if arguments.wants(row.name) {
             found = true;
-            println!("{}", row.measure(&arguments));
+            println!("{}", row.measure(&arguments).line(arguments.markdown));
         }
     }
     if found {

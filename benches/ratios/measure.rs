@@ -1,6 +1,5 @@
 //! Rounds, medians and how a row is printed.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::arguments::Arguments;
@@ -65,8 +64,23 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// The line above the rows.
-    pub(crate) fn heading() -> String {
-        format!("{:<28} {:>14} {:>14} {:>7}   {}", "name", "ours", "raw", "ratio", "quartiles of the ratio")
+    pub(crate) fn heading(markdown: bool) -> String {
+        if markdown {
+            return "| row | ours | raw | ratio | quartiles |\n|---|--:|--:|--:|---|".to_owned();
+        }
+        format!("{:<28} {:>14} {:>14} {:>7}   quartiles of the ratio", "name", "ours", "raw", "ratio")
+    }
+
+    /// The row: medians, and the quartiles of the ratio.
+    pub(crate) fn line(&self, markdown: bool) -> String {
+        let ratios = self.sorted(|(ours, raw)| ours / raw);
+        let ours = self.rate(quantile(&self.sorted(|(ours, _)| *ours), 0.5));
+        let raw = self.rate(quantile(&self.sorted(|(_, raw)| *raw), 0.5));
+        let [low, ratio, high] = [0.25, 0.5, 0.75].map(|part| quantile(&ratios, part));
+        if markdown {
+            return format!("| {} | {ours} | {raw} | {ratio:.2} | {low:.2} to {high:.2} |", self.name);
+        }
+        format!("{:<28} {ours:>14} {raw:>14} {ratio:>7.2}   {low:.2} to {high:.2}", self.name)
     }
 
     fn sorted(&self, of: impl Fn(&(f64, f64)) -> f64) -> Vec<f64> {
@@ -88,15 +102,4 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ratios = self.sorted(|(ours, raw)| ours / raw);
-        let ours = self.rate(quantile(&self.sorted(|(ours, _)| *ours), 0.5));
-        let raw = self.rate(quantile(&self.sorted(|(_, raw)| *raw), 0.5));
-        let ratio = quantile(&ratios, 0.5);
-        let (low, high) = (quantile(&ratios, 0.25), quantile(&ratios, 0.75));
-        write!(f, "{:<28} {ours:>14} {raw:>14} {ratio:>7.2}   {low:.2} to {high:.2}", self.name)
-    }
 }
