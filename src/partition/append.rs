@@ -384,7 +384,9 @@ impl Inner {
         }
         let home = &self.home;
         let created = self.clock.wall();
-        let next = Segment::create(&home.storage, &home.directory, base, &self.segment_config, created)?;
+        let next = Segment::create(&home.storage, &home.directory, base, &self.segment_config, created);
+        // Where the empty one is gone there is no segment left to append to.
+        let next = next.map_err(|error| if empty { self.poison(error) } else { error })?;
         writer.directory_dirty = true;
         if self.is_synced() {
             home.sync_directory().map_err(|error| self.poison(error))?;
