@@ -259,7 +259,7 @@ pub enum Error {
         reason: String,
     },
     /// A name that Kafka's rules do not allow.
-    #[error("the name {name:?} is not taken: {reason}")]
+    #[error("the name {name:?} is not valid: {reason}")]
     InvalidName {
         /// The name.
         name: String,

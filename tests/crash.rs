@@ -59,6 +59,7 @@ fn append(partition: &Partition, ledger: &mut Ledger, records: u64, bytes: usize
 fn work(storage: &MemoryStorage, durability: Durability, ledger: &mut Ledger) -> Result<()> {
     let clock = ManualClock::at(Timestamp(1_000_000));
     let partition = open(storage, durability)?;
+    let mut checkpointed = 0;
     for round in 0..3_u64 {
         append(&partition, ledger, 1, 40, true)?;
         append(&partition, ledger, 3, 60, false)?;
@@ -76,10 +77,14 @@ fn work(storage: &MemoryStorage, durability: Durability, ledger: &mut Ledger) ->
         }
         append(&partition, ledger, 2, 70, true)?;
         if round == 2 {
-            // By force, over several segments. The batch that holds the offset goes whole; none has more than three.
-            let cut = partition.end().0 - 9;
+            // By force, over several segments, and below the recovery point that is on the disk: what is appended
+            // there from then on is not synced. The batch that holds the offset goes whole; none has more than three.
+            let cut = checkpointed - 2;
             ledger.forget_from(cut - 2);
             ledger.truncated_to(partition.truncate_from(taffrail::Offset(cut), Force::Yes)?);
+            for bytes in [60, 150, 90, 60] {
+                append(&partition, ledger, 1, bytes, false)?;
+            }
             append(&partition, ledger, 1, 60, true)?;
         }
         clock.advance(Duration::from_secs(2));
@@ -89,6 +94,7 @@ fn work(storage: &MemoryStorage, durability: Durability, ledger: &mut Ledger) ->
             ledger.start_at_least = last.end_offset.0;
         }
         ledger.look(&partition);
+        checkpointed = partition.high_watermark().0;
     }
     let trimmed = partition.trim_before(taffrail::Offset(partition.start().0 + 1))?;
     ledger.start_at_least = trimmed.0;

@@ -198,6 +198,9 @@ impl Inner {
         batch::set_base_offset(bytes, start);
         batch::set_leader_epoch(bytes, writer.epoch);
         let header = header.assigned(start, Some(writer.epoch));
+        if header.next_offset() > Offset::MAX {
+            return Err(Error::InvalidRecord(NO_OFFSETS_LEFT));
+        }
         self.roll_for(writer, start, bytes.len() as u64, std::slice::from_ref(&header))?;
         if header.is_transactional() {
             self.note(writer, History { transactions: true, ..writer.history })?;
@@ -355,7 +358,9 @@ impl Inner {
         let incoming = Incoming { bytes, max_timestamp, last_offset: last.last_offset() };
         let age = self.config.segment_age;
         let now = age.map_or(Timestamp::default(), |_| self.clock.wall());
-        if writer.active.roll_reason(&incoming, age, now).is_none() {
+        // An append that failed may have left an empty segment that begins behind this batch.
+        let begins_behind = writer.active.base_offset() > base;
+        if !begins_behind && writer.active.roll_reason(&incoming, age, now).is_none() {
             return Ok(());
         }
         self.roll(writer, base)
@@ -367,15 +372,21 @@ impl Inner {
         if empty && writer.active.reader().base_offset() == base {
             return Ok(());
         }
-        writer.active.seal()?;
-        if self.is_synced() {
-            self.sync_before_roll(writer)?;
+        if empty {
+            self.drop_empty_active(writer)?;
         } else {
-            writer.unsynced.push(Arc::clone(writer.active.reader()));
+            writer.active.seal()?;
+            if self.is_synced() {
+                self.sync_before_roll(writer)?;
+            } else {
+                writer.unsynced.push(Arc::clone(writer.active.reader()));
+            }
         }
         let home = &self.home;
         let created = self.clock.wall();
-        let next = Segment::create(&home.storage, &home.directory, base, &self.segment_config, created)?;
+        let next = Segment::create(&home.storage, &home.directory, base, &self.segment_config, created);
+        // Where the empty one is gone there is no segment left to append to.
+        let next = next.map_err(|error| if empty { self.poison(error) } else { error })?;
         writer.directory_dirty = true;
         if self.is_synced() {
             home.sync_directory().map_err(|error| self.poison(error))?;
@@ -386,6 +397,14 @@ impl Inner {
         writer.index_dropped = false;
         self.picture.publish(self.next_view(|view| view.segments.push(reader)));
         trace::info(&home.directory, || format!("began the segment at offset {base}"));
+        Ok(())
+    }
+
+    /// Takes an empty active segment away, so that one with another base can begin.
+    fn drop_empty_active(&self, writer: &mut Writer) -> Result<()> {
+        let empty = Arc::clone(writer.active.reader());
+        self.retire_all(writer, std::slice::from_ref(&empty))?;
+        self.picture.publish(self.next_view(|view| view.segments.retain(|segment| !Arc::ptr_eq(segment, &empty))));
         Ok(())
     }
 
@@ -429,6 +448,9 @@ pub(super) fn control_of(header: &BatchHeader, batch: &[u8]) -> Option<ControlRe
     one.iter().next()?.control()
 }
 
+/// The end of a log is an offset too, so no record has the greatest one.
+const NO_OFFSETS_LEFT: &str = "the log would end behind the greatest offset there is, 2^63 - 1";
+
 /// Control batches are not compressed; a foreign one that is does not grow beyond this.
 const CONTROL_BYTES_MAX: usize = 1 << 20;
 
@@ -461,6 +483,9 @@ fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
         let Some(batch) = rest.get(..size) else { break };
         if header.leader_epoch().is_some_and(|own| own > epoch) {
             break;
+        }
+        if header.next_offset() > Offset::MAX {
+            return Err(Error::InvalidRecord(NO_OFFSETS_LEFT));
         }
         batch::verify_checksum(batch, &header).map_err(invalid)?;
         check_epoch(batch, &header).map_err(invalid)?;

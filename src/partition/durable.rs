@@ -72,6 +72,7 @@ impl Partition {
             return Err(Error::Policy("commit_to is for Commits::ByHost: this partition commits what it has stored"));
         }
         let writer = inner.writer.lock();
+        inner.check_health()?;
         let end = inner.picture.end();
         if offset > end {
             return Err(Error::OffsetOutOfRange { requested: offset, start: self.start(), end });
@@ -91,6 +92,7 @@ impl Partition {
     pub fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<()> {
         self.inner.check_writable()?;
         let mut writer = self.inner.writer.lock();
+        self.inner.check_health()?;
         if epoch <= writer.epoch {
             return Err(Error::Policy("a leader epoch is later than the one before"));
         }
@@ -174,10 +176,10 @@ impl Inner {
     /// Syncs the sealed segments that are not, outside of the lock; answers how many. The recovery point follows.
     pub(super) fn sync_sealed(&self) -> Result<usize> {
         let (sealed, directory, end, generation) = {
-            let mut writer = self.writer.lock();
+            let writer = self.writer.lock();
             self.check_writable()?;
-            let directory = std::mem::take(&mut writer.directory_dirty);
-            (writer.unsynced.clone(), directory, writer.active.base_offset(), self.sync.generation())
+            // The mark stays: a sync that comes meanwhile has to sync the directory too.
+            (writer.unsynced.clone(), writer.directory_dirty, writer.active.base_offset(), self.sync.generation())
         };
         for segment in &sealed {
             segment.sync().map_err(|error| self.poison(error))?;

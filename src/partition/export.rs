@@ -30,6 +30,8 @@ impl Partition {
         if target.list()?.iter().any(|entry| entry.name != ".lock") {
             return Err(Error::Policy("an export goes into a directory of its own"));
         }
+        // What the copy calls its recovery point has to be on the disk.
+        inner.flush()?;
         // The sealed segments, the bytes of the active one and the epochs are taken at one moment, and held; the copying
         // of the bytes, which do not change any more, is outside of the lock.
         let (view, end, active_bytes, epochs, history, _held) = {

@@ -81,6 +81,7 @@ impl PartitionBuilder {
             clock: &*self.clock,
             known: &[],
             was_clean,
+            committed: None,
         }
         .load()?;
         let now = self.clock.monotonic();
@@ -142,9 +143,14 @@ impl Partition {
             clock: &*inner.clock,
             known: &known.segments,
             was_clean: false,
+            committed: Some(Offset(inner.committed.load(Ordering::Acquire))),
         }
         .load()
-        .map_err(|error| inner.poison(error))?;
+        .map_err(|error| {
+            // From here on this is why it takes no writes.
+            *inner.poison.lock() = None;
+            inner.poison(error)
+        })?;
         let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
         writer.active = active;
         writer.epochs = epochs;

@@ -289,7 +289,8 @@ impl Inner {
         loop {
             let ready = || {
                 let (view, marks) = self.picture.load();
-                options.bound(marks) > offset || view.log_start > offset || self.health() == Health::Closed
+                let in_reach = view.log_start <= offset && offset <= marks.end;
+                options.bound(marks) > offset || !in_reach || self.health() == Health::Closed
             };
             let mut flush_is_due = false;
             let remaining = || {
@@ -322,6 +323,9 @@ fn read_view(view: &View, marks: Marks, offset: Offset, options: ReadOptions) ->
     while let Some(segment) = view.segments.get(index).filter(|_| fetched.next < bound) {
         let read = segment.read(fetched.next, options.max_bytes, &bounds(view, index, bound))?;
         fetched.next = read.next.max(fetched.next);
+        if read.batches.is_empty() {
+            fetched.next = fetched.next.min(bound);
+        }
         if !read.batches.is_empty() {
             fetched.batches = read.batches;
             fetched.segment = Some(Arc::clone(segment));

@@ -111,6 +111,8 @@ pub(super) struct Loader<'a> {
     /// Segments that are open already: their files are gone on with, so that what readers hold stays sound.
     pub(super) known: &'a [Arc<SegmentReader>],
     pub(super) was_clean: bool,
+    /// Up to where a host has committed that this process knows of.
+    pub(super) committed: Option<Offset>,
 }
 
 impl Loader<'_> {
@@ -126,6 +128,9 @@ impl Loader<'_> {
         }
         let verified_from = self.verify(&mut work)?;
         let end = self.end_of(&mut work)?;
+        if !work.recovery.clean {
+            self.remove_snapshots_above(end)?;
+        }
         let synced = self.settle(&mut work, verified_from, end)?;
         self.begin_epoch(&mut work, end)?;
         self.finish(work, &checkpoints, verified_from, end, synced)
@@ -319,8 +324,7 @@ impl Loader<'_> {
     /// The transactions that are open below `end`, where there ever was one.
     fn rebuild_transactions(&self, work: &mut Work, end: Offset) -> Result<()> {
         if work.history.transactions {
-            let readers: Vec<_> = work.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
-            work.transactions = rebuild_transactions(self.home, &readers, end)?;
+            work.rebuild_transactions(self.home, end)?;
         }
         Ok(())
     }
@@ -378,6 +382,16 @@ impl Loader<'_> {
         Ok(work.log_start)
     }
 
+    /// Producer snapshots of what is lost say nothing of what will stand there.
+    fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
+        for entry in self.home.list()? {
+            if base_of(&entry.name, ".snapshot").is_some_and(|offset| offset > end) {
+                self.home.remove(&entry.name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes what was kept safe where the partition is synced; answers up to where everything is synced.
     fn settle(&self, work: &mut Work, from: (usize, u64), end: Offset) -> Result<Offset> {
         if work.recovery.clean {
@@ -398,12 +412,16 @@ impl Loader<'_> {
     /// A log that decides for itself begins an epoch at its end after an unclean one, and with its first record.
     fn begin_epoch(&self, work: &mut Work, end: Offset) -> Result<()> {
         let before = work.epochs.entries().to_vec();
-        work.epochs.truncate_from_end(end);
+        // An epoch whose records are lost was begun all the same: readers may know it, so its number is not given
+        // to other records. One that began exactly here has no record yet and stays.
+        let begun = work.epochs.latest();
+        work.epochs.truncate_from_end(end.plus(1));
         work.epochs.truncate_from_start(work.log_start);
         let decides = self.config.commits == Commits::WhenStored;
-        let next = match work.epochs.latest() {
+        let next = match begun {
             None => Some(LeaderEpoch(0)),
             Some(LeaderEpoch(latest)) if decides && !work.recovery.clean => latest.checked_add(1).map(LeaderEpoch),
+            Some(latest) if work.epochs.latest().is_none() => Some(latest),
             Some(_) => None,
         };
         if let Some(epoch) = next {
@@ -427,10 +445,12 @@ impl Loader<'_> {
         let active = segments.pop().ok_or(Error::Closed)?;
         let high_watermark = match self.config.commits {
             Commits::WhenStored => end,
-            Commits::ByHost => found.high_watermark.unwrap_or(log_start).clamp(log_start, end),
+            Commits::ByHost => self.committed.or(found.high_watermark).unwrap_or(log_start).clamp(log_start, end),
         };
+        let mut transactions = transactions;
+        let last_stable = transactions.last_stable(high_watermark).max(log_start);
         let view = View { segments: readers, log_start, epochs: epochs.entries().to_vec(), contiguous };
-        let marks = Marks { end, high_watermark, last_stable: log_start };
+        let marks = Marks { end, high_watermark, last_stable };
         let epoch = epochs.latest().unwrap_or_default();
         trace::info(&self.home.directory, || format!("open from offset {log_start} to {end}: {recovery:?}"));
         Ok(Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery })

@@ -210,8 +210,12 @@ impl Inner {
         if start <= self.picture.view().log_start {
             return Ok(());
         }
-        let below = |summary: &&SegmentSummary| summary.end_offset <= start && summary.bytes > 0;
-        let count = self.summaries().iter().take_while(below).count();
+        let summaries = self.summaries();
+        let below = |summary: &&SegmentSummary| summary.end_offset <= start;
+        let mut count = summaries.iter().take_while(below).count();
+        if count == summaries.len() && summaries.last().is_some_and(|active| active.bytes == 0) {
+            count -= 1; // an empty active segment stays
+        }
         self.remove_segments(writer, &vec![RemovalReason::BelowStart; count], start).map(drop)
     }
 

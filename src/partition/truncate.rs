@@ -73,20 +73,50 @@ impl Inner {
         self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
         self.unsynced_since.store(0, Ordering::Release);
+        self.lower_last_stable(writer, to)?;
         self.picture.lower(to);
-        if to < view.log_start {
-            self.home.write_log_start(to)?;
-        }
+        // The checkpoint may be ahead of the view, where a removal from the front failed half-way.
+        self.home.write_log_start(view.log_start.min(to))?;
         let kept = view.segments.partition_point(|segment| segment.base_offset() <= to);
         let (kept, gone) = view.segments.split_at(kept);
+        self.remove_strays(view)?;
         self.retire_from_the_end(writer, gone)?;
         match kept.split_last() {
             None => self.begin_at(writer, to),
             Some((cut, before)) => {
                 self.cut(writer, cut, to)?;
-                self.publish_truncated(writer, before, to)
+                // Behind a gap the log ends before the offset at which it was cut.
+                let end = writer.active.closed_end()?.unwrap_or(to).min(to);
+                self.picture.lower(end);
+                self.sync.reset(self.sync.synced().min(end.0), end.0);
+                self.publish_truncated(writer, before, end)
             }
         }
+    }
+
+    /// What is cut off may have decided a transaction that is open again then: the last stable offset sinks to where
+    /// it was, before anything is cut.
+    fn lower_last_stable(&self, writer: &Writer, to: Offset) -> Result<()> {
+        if writer.history.transactions {
+            let mut transactions = self.rebuild_transactions(to)?;
+            let stable = transactions.last_stable(self.picture.high_watermark().min(to));
+            *self.transactions.lock() = transactions;
+            self.picture.lower_last_stable(stable.max(self.picture.view().log_start.min(to)));
+        }
+        Ok(())
+    }
+
+    /// Removes segments that left the view and could not be renamed then: they must not be behind a new end.
+    fn remove_strays(&self, view: &View) -> Result<()> {
+        let mut strays = false;
+        for entry in self.home.list()?.iter().filter(|entry| entry.name.ends_with(".log")) {
+            let base = entry.name.strip_suffix(".log").and_then(|digits| digits.parse().ok()).map(Offset);
+            if base.is_some_and(|base| !view.segments.iter().any(|segment| segment.base_offset() == base)) {
+                self.home.remove(&entry.name)?;
+                strays = true;
+            }
+        }
+        if strays { self.home.sync_directory() } else { Ok(()) }
     }
 
     /// Everything goes; the log begins anew, empty, at `to`, which is below its start.
@@ -137,10 +167,6 @@ impl Inner {
             view.epochs = epochs;
             view.log_start = view.log_start.min(to);
         }));
-        if writer.history.transactions {
-            let rebuilt = self.rebuild_transactions(to)?;
-            *self.transactions.lock() = rebuilt;
-        }
         self.stored(self.picture.high_watermark());
         Ok(())
     }

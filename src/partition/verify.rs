@@ -8,11 +8,12 @@ use super::recover::{DamagedRange, Recovery};
 use super::snapshot;
 use super::transactions::Transactions;
 use crate::epochs::Epochs;
-use crate::error::{Corruption, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::record::batch::BatchHeader;
 use crate::segment::{
     AbortedTransaction, RecoveryChecks, RecoveryMode, RecoveryOptions, Segment, SegmentReader, SegmentRecovery,
 };
+use crate::trace;
 use crate::types::Offset;
 
 /// The segments while they are recovered.
@@ -117,9 +118,57 @@ impl Checks<'_> {
     }
 }
 
+impl Work {
+    /// The transactions that are open below `end`. The transaction indexes are compared with what the batches say on
+    /// the way: one that is damaged, or lacks an aborted transaction, is made anew, for records would be shown else.
+    pub(super) fn rebuild_transactions(&mut self, home: &Home, end: Offset) -> Result<()> {
+        let readers: Vec<_> = self.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
+        let damaged = |reader: &Arc<SegmentReader>| matches!(reader.aborted(), Err(Error::CorruptFile { .. }));
+        let start = if readers.iter().any(damaged) { None } else { newest_snapshot(home, end)? };
+        let (from, mut transactions) = start.unwrap_or_default();
+        for (segment, reader) in self.segments.iter_mut().zip(&readers) {
+            let aborted = observe(&mut transactions, reader, from, end)?;
+            let known = match reader.aborted() {
+                Ok(known) => aborted.iter().all(|entry| known.contains(entry)),
+                Err(Error::CorruptFile { .. }) => false,
+                Err(error) => return Err(error),
+            };
+            if !known {
+                trace::warn(&reader.path(), || "its transaction index is made anew from the batches");
+                segment.replace_transactions(0, &aborted)?;
+            }
+        }
+        self.transactions = transactions;
+        Ok(())
+    }
+}
+
+/// Feeds the batches of a segment from `from` up to `end` to the transactions; answers what was aborted.
+fn observe(
+    transactions: &mut Transactions,
+    reader: &SegmentReader,
+    from: Offset,
+    end: Offset,
+) -> Result<Vec<AbortedTransaction>> {
+    let mut aborted = Vec::new();
+    reader.for_each_batch(from, end, &mut |header, bytes| {
+        aborted.extend(transactions.observe(header, control_of(header, bytes)));
+    })?;
+    Ok(aborted)
+}
+
 /// The transactions that are open or undecided at `end`: from the newest sound snapshot at or below it, the batches
 /// behind that are walked.
 pub(super) fn rebuild_transactions(home: &Home, readers: &[Arc<SegmentReader>], end: Offset) -> Result<Transactions> {
+    let (from, mut transactions) = newest_snapshot(home, end)?.unwrap_or_default();
+    for reader in readers {
+        observe(&mut transactions, reader, from, end)?;
+    }
+    Ok(transactions)
+}
+
+/// The newest sound producer snapshot at or below `end`.
+fn newest_snapshot(home: &Home, end: Offset) -> Result<Option<(Offset, Transactions)>> {
     let mut snapshots: Vec<Offset> = home
         .list()?
         .iter()
@@ -127,23 +176,11 @@ pub(super) fn rebuild_transactions(home: &Home, readers: &[Arc<SegmentReader>], 
         .filter(|offset| *offset <= end)
         .collect();
     snapshots.sort_unstable();
-    let mut from = Offset::ZERO;
-    let mut transactions = Transactions::default();
     for offset in snapshots.into_iter().rev() {
         let path = home.path(&format!("{:020}.snapshot", offset.0));
         if let Some(found) = snapshot::read(&*home.storage, &path)? {
-            (from, transactions) = (offset, found);
-            break;
+            return Ok(Some((offset, found)));
         }
     }
-    for (index, reader) in readers.iter().enumerate() {
-        let behind = readers.get(index + 1).is_some_and(|next| next.base_offset() <= from);
-        if behind || reader.base_offset() >= end {
-            continue;
-        }
-        reader.for_each_batch(from, end, &mut |header, bytes| {
-            transactions.observe(header, control_of(header, bytes));
-        })?;
-    }
-    Ok(transactions)
+    Ok(None)
 }

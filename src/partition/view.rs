@@ -169,14 +169,22 @@ impl<V> Picture<V> {
         self.end.fetch_min(end.0, Ordering::AcqRel);
     }
 
+    /// A truncation has opened a transaction again: no reader of committed records goes beyond `to`.
+    pub(super) fn lower_last_stable(&self, to: Offset) {
+        self.last_stable.fetch_min(to.0, Ordering::AcqRel);
+    }
+
     /// Publishes the next view; returns the one before, so that it is dropped outside of any lock.
     pub(super) fn publish(&self, view: V) -> Pointer<V> {
         self.view.store(Pointer::new(view))
     }
 
-    /// Everything anew, after a recovery of the same partition: the marks sink, the view changes, the marks rise.
+    /// Everything anew, after a recovery of the same partition: the marks sink as far as they have to, the view
+    /// changes, the marks rise.
     pub(super) fn replace(&self, view: V, marks: Marks) -> Pointer<V> {
-        self.lower(marks.end.min(marks.high_watermark).min(marks.last_stable));
+        self.last_stable.fetch_min(marks.last_stable.0, Ordering::AcqRel);
+        self.high_watermark.fetch_min(marks.high_watermark.0, Ordering::AcqRel);
+        self.lower(marks.end);
         let before = self.publish(view);
         self.raise_end(marks.end);
         self.raise_high_watermark(marks.high_watermark);

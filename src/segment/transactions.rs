@@ -40,7 +40,7 @@ impl Segment {
     }
 
     /// Makes the transaction index consist of what it has of the batches before `position`, and `aborted`.
-    pub(super) fn replace_transactions(&mut self, position: u64, aborted: &[AbortedTransaction]) -> Result<()> {
+    pub(crate) fn replace_transactions(&mut self, position: u64, aborted: &[AbortedTransaction]) -> Result<()> {
         let files = Arc::clone(&self.reader.files);
         let failed = |e| files.error("write", Kind::TxnIndex, e);
         let mut kept = TxnIndex::new(self.base_offset());

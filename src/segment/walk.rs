@@ -69,6 +69,9 @@ impl SegmentReader {
         to: Offset,
         visit: &mut dyn FnMut(&BatchHeader, &[u8]),
     ) -> Result<()> {
+        if self.base >= to {
+            return Ok(());
+        }
         let rules = Rules::bare(self.base);
         let log = self.files.log().as_ref();
         let failed = |e| self.files.error("read", Kind::Log, e);

@@ -272,6 +272,8 @@ impl Segment {
         if self.live.is_some() {
             return Ok(());
         }
+        let log = self.reader.files.log();
+        log.unshare().map_err(|e| self.reader.files.error("copy", Kind::Log, e))?;
         let rules = Rules::bare(self.reader.base);
         let times = self.reader.times(&rules)?;
         let offsets = self.reader.offsets(&rules)?;
@@ -350,6 +352,7 @@ impl Segment {
         if self.file_end - size >= at_least || wanted <= self.file_end {
             return Ok(false);
         }
+        self.ready()?;
         let extended = self.reader.files.log().extend(wanted);
         if extended.is_ok() {
             self.file_end = wanted;

@@ -197,6 +197,9 @@ fn entries<T, const N: usize>(bytes: &[u8], parse: impl Fn([&str; N]) -> Parsed<
         let fields = fields(line).ok_or_else(|| format!("an entry has {N} fields"));
         fields.and_then(&parse).map_err(|what| form(format!("line {}: {what}", index + 3)))
     };
+    if !text.ends_with('\n') && count > 0 {
+        return Err(form("the last line is cut off"));
+    }
     let entries = lines.enumerate().map(entry).collect::<Parsed<Vec<T>>>()?;
     if entries.len() != count {
         return Err(form(format!("line 2 says {count} entries, {} are there", entries.len())));

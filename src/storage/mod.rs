@@ -140,6 +140,11 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     /// where a copy took its place and only the directory could not be synced, the new one.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
+    /// Makes the file's bytes its own: where a second name ([`Storage::link`]) shows them too, the handle goes on with a
+    /// copy, durably, and the other name keeps what it has. Call it before changing a file that was not created by
+    /// this handle.
+    fn unshare(&self) -> io::Result<()>;
+
     /// Gives the file another name in the same directory, replacing what has that name. A name in another
     /// directory is an error ([`io::ErrorKind::InvalidInput`]), and so it is if the file does not stand under its
     /// name any more; then nothing is renamed.

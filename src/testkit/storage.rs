@@ -153,6 +153,21 @@ fn second_names(storage: &dyn Storage, directory: &Path) {
     assert_eq!(content(), "0123456789", "a cut leaves the bytes to the other name");
     storage.remove(&path).expect("removed");
     assert_eq!(content(), "0123456789", "each name is removed by itself");
+
+    let file = storage.open(&second, CAPACITY).expect("opened");
+    let third = inner.join("third");
+    storage.link(&second, &third).expect("linked");
+    let lent = file.read(0..10).expect("read");
+    file.unshare().expect("unshared");
+    file.unshare().expect("a file of its own is left as it is");
+    write(&*file, 10, b"more");
+    assert_eq!(read(&*file), "0123456789more");
+    assert_eq!(
+        read(&*storage.open(&third, CAPACITY).expect("opened")),
+        "0123456789",
+        "the other name keeps what it has"
+    );
+    assert_eq!(&lent[..], b"0123456789", "what was read does not change");
 }
 
 fn locks(storage: &dyn Storage, directory: &Path) {

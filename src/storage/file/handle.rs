@@ -369,6 +369,19 @@ impl StorageFile for Handle {
         outcome
     }
 
+    fn unshare(&self) -> io::Result<()> {
+        let mut writer = self.writer.lock();
+        self.ready(&mut writer)?;
+        if writer.file().metadata()?.nlink() <= 1 {
+            return Ok(());
+        }
+        let mut name = self.name.lock();
+        let (length, settled) = (writer.extent.length(), writer.extent.settled());
+        let outcome = self.move_to_copy(&mut writer, &mut name, length, settled);
+        self.changed();
+        outcome
+    }
+
     fn rename(&self, to: &Path) -> io::Result<()> {
         let mut name = self.name.lock();
         if to.parent() != name.path.parent() {

@@ -60,6 +60,10 @@ impl StorageFile for MemoryFile {
         self.machine.lock().truncate(self.handle, len)
     }
 
+    fn unshare(&self) -> io::Result<()> {
+        self.machine.lock().unshare(self.handle)
+    }
+
     fn rename(&self, to: &Path) -> io::Result<()> {
         let to = key(to)?;
         self.machine.lock().rename_open(self.handle, &to)

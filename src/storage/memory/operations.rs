@@ -247,6 +247,16 @@ impl Machine {
         Ok(())
     }
 
+    pub(super) fn unshare(&mut self, handle: u64) -> io::Result<()> {
+        let Handle { inode, path } = self.handle(handle)?;
+        let now = self.len_of(inode);
+        if self.names.now().files().any(|(name, file)| file == inode && name != &*path) {
+            self.begin(&Attempt::new(OperationKind::Truncate, &path).bytes(now..now))?;
+            self.cut_in_a_copy(inode, &path, now);
+        }
+        Ok(())
+    }
+
     /// Goes on with a copy of the front, which is durable under the name at once; the other names keep the file.
     fn cut_in_a_copy(&mut self, inode: u64, path: &Arc<str>, len: u64) {
         let mut content = self.inode(inode).map(|inode| inode.content().clone()).unwrap_or_default();
