@@ -1,8 +1,12 @@
 //! Rounds, medians and how a row is printed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
+
+/// A quick run begins no further round of a row after this long, unless there were too few.
+const QUICK: Duration = Duration::from_millis(1500);
+const ROUNDS_LEAST: usize = 3;
 
 /// One side of a row: does its work once and says how long the part that counts took.
 pub(crate) type Side = Box<dyn FnMut() -> Duration>;
@@ -39,7 +43,7 @@ impl Row {
         let mut prepared = (self.prepare)();
         (prepared.ours)();
         (prepared.raw)();
-        let mut rounds = Vec::new();
+        let (mut rounds, started) = (Vec::new(), Instant::now());
         for round in 0..arguments.choose(self.rounds.0, self.rounds.1) {
             let (ours, raw) = if round % 2 == 0 {
                 let ours = (prepared.ours)();
@@ -50,6 +54,9 @@ impl Row {
             };
             let rate = |time: Duration| prepared.work as f64 / time.as_secs_f64();
             rounds.push((rate(ours), rate(raw)));
+            if arguments.quick && rounds.len() >= ROUNDS_LEAST && started.elapsed() > QUICK {
+                break;
+            }
         }
         Outcome { name: self.name, unit: self.unit, rounds }
     }

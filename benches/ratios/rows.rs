@@ -19,7 +19,7 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         let shape = Shape { record_bytes, batch_records, batches: bytes / (record_bytes * batch_records) };
         append_row(name, shape, noise)
     };
-    let sync_operations = arguments.choose(4096, 1024);
+    let sync_operations = arguments.choose(4096, 512);
     let sync = |name, threads, files, operations| {
         let window = (threads > 1 && !arguments.filled).then_some(WINDOW_BYTES);
         sync_row(name, SyncShape { record_bytes: 1024, threads, files, operations, window }, noise)
