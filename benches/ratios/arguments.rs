@@ -1,8 +1,13 @@
 //! What the command line says. Arguments that cargo adds for harnesses (`--bench`) are passed over.
 
+use std::time::{Duration, Instant};
+
+/// After this long a quick run hurries: on a busy disk each row gets a single round.
+const HURRY: Duration = Duration::from_secs(20);
+
 /// How to run.
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Arguments {
     /// Fewer and smaller rounds: all rows in under 40 s.
     pub(crate) quick: bool,
@@ -12,6 +17,7 @@ pub(crate) struct Arguments {
     pub(crate) filled: bool,
     /// Printed as a table in Markdown.
     pub(crate) markdown: bool,
+    started: Instant,
     /// The rows to run; empty for all.
     rows: Vec<String>,
 }
@@ -19,7 +25,14 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Reads the arguments behind the program's name.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed = Self::default();
+        let mut parsed = Self {
+            quick: false,
+            noise: false,
+            filled: false,
+            markdown: false,
+            started: Instant::now(),
+            rows: Vec::new(),
+        };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--bench" => {}
@@ -36,6 +49,11 @@ impl Arguments {
             }
         }
         Ok(parsed)
+    }
+
+    /// How many rounds a row gets at least, whatever they take.
+    pub(crate) fn rounds_least(&self) -> usize {
+        if self.quick && self.started.elapsed() > HURRY { 1 } else { 3 }
     }
 
     /// Whether the row of this name is to run.

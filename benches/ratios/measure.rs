@@ -6,7 +6,6 @@ use crate::arguments::Arguments;
 
 /// A quick run begins no further round of a row after this long, unless there were too few.
 const QUICK: Duration = Duration::from_millis(1500);
-const ROUNDS_LEAST: usize = 3;
 
 /// One side of a row: does its work once and says how long the part that counts took.
 pub(crate) type Side = Box<dyn FnMut() -> Duration>;
@@ -54,7 +53,7 @@ impl Row {
             };
             let rate = |time: Duration| prepared.work as f64 / time.as_secs_f64();
             rounds.push((rate(ours), rate(raw)));
-            if arguments.quick && rounds.len() >= ROUNDS_LEAST && started.elapsed() > QUICK {
+            if arguments.quick && rounds.len() >= arguments.rounds_least() && started.elapsed() > QUICK {
                 break;
             }
         }

@@ -24,9 +24,9 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         let window = (threads > 1 && !arguments.filled).then_some(WINDOW_BYTES);
         sync_row(name, SyncShape { record_bytes: 1024, threads, files, operations, window }, noise)
     };
-    let read = |name, record_bytes, reads, visit| {
-        read_row(name, ReadShape { record_bytes, log_bytes: 256 << 20, reads, visit }, noise)
-    };
+    let log_bytes = arguments.choose(256 << 20, 64 << 20);
+    let read =
+        |name, record_bytes, reads, visit| read_row(name, ReadShape { record_bytes, log_bytes, reads, visit }, noise);
     vec![
         append("append 1 KiB batch 100", 1024, 100, append_bytes),
         append("append 1 KiB batch 1", 1024, 1, append_bytes),
@@ -41,7 +41,7 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         read("read 1 KiB buffered", 1024, Reads::Buffered, Visit::Touch),
         read("iterate 1 KiB", 1024, Reads::Mapped, Visit::Look),
         read("iterate 100 B", 100, Reads::Mapped, Visit::Look),
-        open_row("open after crash", arguments.choose(256 << 20, 128 << 20), noise),
+        open_row("open after crash", log_bytes, noise),
     ]
 }
 
