@@ -117,10 +117,11 @@ impl Partition {
 impl Inner {
     /// Syncs up to a mark that was taken in a generation of the shared sync.
     pub(super) fn sync_to(&self, offset: Offset, generation: u64) -> Result<()> {
-        let publish = |end| self.stored_synced(Offset(end));
-        let outcome = self.sync.sync_to(offset.0, generation, || self.run_sync(), publish);
-        self.changed.notify();
-        outcome
+        let publish = |end| {
+            self.stored_synced(Offset(end));
+            self.changed.notify();
+        };
+        self.sync.sync_to(offset.0, generation, || self.run_sync(), publish)
     }
 
     /// Syncs all that was appended.

@@ -85,6 +85,10 @@ impl SharedSync {
         mut run: impl FnMut() -> Result<u64>,
         mut publish: impl FnMut(u64),
     ) -> Result<()> {
+        // The generation is loaded second: one that is still the same says that the end before it was of it.
+        if self.synced() >= mark && self.generation() == generation {
+            return Ok(());
+        }
         let mut state = self.state.lock();
         loop {
             if let Some(answer) = self.answer(&state, mark, generation) {
