@@ -158,17 +158,9 @@ impl Inner {
             self.home.sync_directory().map_err(|error| self.poison(error))?;
         }
         if due.files.len() > 1 || due.directory.is_some() {
-            self.forget_synced(&mut self.writer.lock(), &due);
+            forget_synced(&mut self.writer.lock(), &due);
         }
         Ok(due.end.0)
-    }
-
-    /// What was synced need not be again. Until then it stays noted, for whoever syncs or closes meanwhile.
-    fn forget_synced(&self, writer: &mut Writer, due: &Due) {
-        writer.unsynced.retain(|segment| !due.files.iter().any(|synced| Arc::ptr_eq(segment, synced)));
-        if due.directory.is_some_and(|names| names == names_of(writer)) {
-            writer.directory_dirty = false;
-        }
     }
 
     /// Takes what is to be synced out of the writer; fills the window so that one sync covers it too.
@@ -203,7 +195,7 @@ impl Inner {
             self.home.sync_directory().map_err(|error| self.poison(error))?;
         }
         let mut writer = self.writer.lock();
-        self.forget_synced(&mut writer, &due);
+        forget_synced(&mut writer, &due);
         if self.sync.generation() == generation && !due.files.is_empty() {
             self.sync.raise(due.end.0);
         }
@@ -282,6 +274,14 @@ impl Inner {
         self.home.write_log_start(self.picture.view().log_start)?;
         self.home.write_epochs(writer.epochs.entries())?;
         self.home.write_clean_marker()
+    }
+}
+
+/// What was synced need not be again. Until then it stays noted, for whoever syncs or closes meanwhile.
+fn forget_synced(writer: &mut Writer, due: &Due) {
+    writer.unsynced.retain(|segment| !due.files.iter().any(|synced| Arc::ptr_eq(segment, synced)));
+    if due.directory.is_some_and(|names| names == names_of(writer)) {
+        writer.directory_dirty = false;
     }
 }
 
