@@ -58,7 +58,8 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn wall(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
+        Timestamp(seconds.saturating_mul(1_000).saturating_add(since_epoch.subsec_millis().into()))
     }
 
     fn monotonic(&self) -> Moment {

@@ -74,6 +74,20 @@ fn replica(base: u64, value: &str) -> Vec<u8> {
     batch.encode().expect("encoded").to_vec()
 }
 
+/// Every record up to the log's end; there may be gaps.
+fn everything(partition: &Partition) -> Vec<(u64, Vec<u8>)> {
+    let options = ReadOptions::new().isolation(Isolation::Uncommitted).up_to(taffrail::UpTo::LogEnd);
+    let mut records = Vec::new();
+    let mut at = partition.start();
+    while at < partition.end() {
+        let fetched = partition.try_read(at, options).expect("readable");
+        assert!(fetched.next_offset() > at, "nothing at {at} of {}", partition.end());
+        records.extend(fetched.records().map(|record| (record.offset().0, record.value().expect("set").to_vec())));
+        at = fetched.next_offset();
+    }
+    records
+}
+
 fn committed(partition: &Partition) -> Vec<u64> {
     let mut offsets = Vec::new();
     let mut at = partition.start();
@@ -410,4 +424,181 @@ fn a_failed_reopen_gives_its_own_reason() {
     assert!(error.to_string().contains("list"), "{error}");
     storage.clear_faults();
     partition.reopen().expect("the disk is well again");
+}
+
+/// A sync that was under way raised the high watermark after a truncation had looked at it: what a waiter had been told
+/// was stored, and a reader had seen, was cut off without force.
+#[test]
+fn a_truncation_beside_a_sync_takes_nothing_back() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let partition = Partition::open(directory.path().join("wal-0"), config()).expect("it opens");
+    for _ in 0..100 {
+        let before = partition.high_watermark();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut batch = batch(1, "v");
+                let appended = partition.append(&mut batch).expect("appended");
+                let end = appended.offsets.end;
+                appended.wait().map(|()| end)
+            });
+            let cut = partition.truncate_from(before, Force::No);
+            let stored = writer.join().expect("no panic");
+            if let (Ok(end), Ok(cut)) = (stored, cut) {
+                assert!(cut >= end || cut == before && partition.end() >= end, "{end} was stored, {cut} is the end");
+                assert!(partition.high_watermark() >= end);
+            }
+        });
+        partition.sync().expect("synced");
+    }
+}
+
+/// Behind a gap the log ended below the start that the checkpoint said, and the next open began it anew there.
+#[test]
+fn a_truncation_into_a_gap_below_the_start() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let storage = MemoryStorage::new(1);
+        let partition = open_with(&storage, config().durability(durability)).expect("it opens");
+        append(&partition, 3, "v");
+        partition.append_replica(&replica(20, "far"), LeaderEpoch(0)).expect("appended").wait().expect("stored");
+        partition.trim_before(Offset(10)).expect("trimmed");
+        let end = partition.truncate_from(Offset(15), Force::Yes).expect("truncated");
+        assert_eq!(append(&partition, 1, "a"), end);
+        append(&partition, 1, "b");
+        partition.sync().expect("synced");
+        let expected = content(&partition);
+        let partition = open(&storage.kill());
+        assert_eq!((partition.end(), partition.recovery().restarted_at), (end.plus(2), None));
+        assert_eq!(content(&partition), expected);
+    }
+}
+
+/// Whatever an operation that failed had done by then, what is appended and acknowledged after it is there.
+#[test]
+fn what_follows_a_failure_is_kept() {
+    type Operation = fn(&Partition) -> Result<()>;
+    let far_replica: Operation = |partition| partition.append_replica(&replica(20, "far"), LeaderEpoch(0)).map(drop);
+    let very_far_replica: Operation =
+        |partition| partition.append_replica(&replica(3 + (1 << 32), "far"), LeaderEpoch(0)).map(drop);
+    let later_epoch: Operation = |partition| {
+        let mut bytes = replica(20, "far");
+        set_leader_epoch(&mut bytes, LeaderEpoch(3));
+        partition.append_replica(&bytes, LeaderEpoch(3)).map(drop)
+    };
+    let operations: [Operation; 7] = [
+        far_replica,
+        very_far_replica,
+        later_epoch,
+        |partition| partition.begin_epoch(LeaderEpoch(5)),
+        |partition| partition.trim_before(Offset(2)).map(drop),
+        Partition::roll,
+        |partition| partition.truncate_from(Offset(2), Force::Yes).map(drop),
+    ];
+    for (number, operation) in operations.into_iter().enumerate() {
+        for (durability, rolled) in [(Durability::Sync, false), (Durability::Sync, true), (Durability::Os, true)] {
+            for fault in [Fault::Io, Fault::NoSpace, Fault::SyncFails] {
+                for later in 0..25 {
+                    let story = format!("operation {number}, {durability:?}, {fault:?} at {later}, rolled {rolled}");
+                    let storage = MemoryStorage::new(1);
+                    let config = || config().segment_bytes(400).durability(durability);
+                    let partition = open_with(&storage, config()).expect("it opens");
+                    append(&partition, 3, "v");
+                    if rolled {
+                        partition.roll().expect("rolled");
+                    }
+                    storage.fail_at(storage.operations() + later, fault);
+                    let _ = operation(&partition);
+                    storage.clear_faults();
+                    if partition.sync().is_err() {
+                        partition.reopen().unwrap_or_else(|error| panic!("{story}: {error}"));
+                    }
+                    append(&partition, 1, "a");
+                    append(&partition, 1, "b");
+                    partition.sync().expect("synced");
+                    let (expected, end) = (everything(&partition), partition.end());
+                    for storage in [storage.snapshot(), storage.crash(later)] {
+                        let partition =
+                            open_with(&storage, config()).unwrap_or_else(|error| panic!("{story}: {error}"));
+                        assert!(partition.recovery().damaged.is_empty(), "{story}: {:?}", partition.recovery());
+                        assert_eq!((everything(&partition), partition.end()), (expected.clone(), end), "{story}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A truncation left the checkpoint of the high watermark where it was: after a kill, records were shown that the host
+/// had not committed.
+#[test]
+fn what_the_host_did_not_commit_stays_hidden_after_a_truncation() {
+    let storage = MemoryStorage::new(1);
+    let by_host = || config().commits(Commits::ByHost);
+    let partition = open_with(&storage, by_host()).expect("it opens");
+    append(&partition, 1, "v");
+    append(&partition, 3, "v");
+    partition.commit_to(Offset(4)).expect("committed");
+    let later = taffrail::Now { monotonic: taffrail::Moment(u64::MAX / 2), ..Default::default() };
+    assert!(partition.maintain(later).expect("due").checkpointed);
+    partition.truncate_from(Offset(1), Force::Yes).expect("truncated");
+    append(&partition, 4, "new");
+    let partition = open_with(&storage.kill(), by_host()).expect("it opens");
+    assert_eq!((partition.high_watermark(), partition.end()), (Offset(1), Offset(5)));
+}
+
+/// Power failed between the segment behind a gap and the note that there is one: the gap was taken for damage.
+#[test]
+fn a_gap_is_noted_before_the_segment_behind_it() {
+    for seed in 0..4 {
+        for later in 0..20 {
+            let storage = MemoryStorage::new(seed);
+            let config = || config().segment_bytes(230);
+            let partition = open_with(&storage, config()).expect("it opens");
+            append(&partition, 3, "v");
+            storage.crash_at(storage.operations() + later);
+            let _ = partition.append_replica(&replica(20, &"far".repeat(20)), LeaderEpoch(0));
+            let partition = open_with(&storage.crash(seed), config()).expect("it opens");
+            assert!(partition.recovery().damaged.is_empty(), "operation {later}: {:?}", partition.recovery());
+            let fetched = partition.read(Offset(0), ReadOptions::new()).expect("readable");
+            let next = partition.read(fetched.next_offset(), ReadOptions::new());
+            assert!(next.is_ok(), "operation {later}: {next:?}");
+        }
+    }
+}
+
+/// With `Os` too a sync that was acknowledged after a failed one, and a reopen, holds.
+#[test]
+fn a_sync_after_a_failed_one_holds_in_the_page_cache_too() {
+    for seed in 0..16 {
+        let storage = MemoryStorage::new(seed);
+        let os = || config().durability(Durability::Os);
+        let partition = open_with(&storage, os()).expect("it opens");
+        append(&partition, 1, "a");
+        partition.sync().expect("synced");
+        append(&partition, 1, "b");
+        storage.fail_when(|operation| (operation.kind == OperationKind::Sync).then_some(Fault::SyncFails));
+        partition.sync().expect_err("every sync fails");
+        storage.clear_faults();
+        partition.reopen().expect("the disk is well again");
+        append(&partition, 1, "c");
+        partition.sync().expect("synced");
+        assert_eq!(open_with(&storage.crash(seed), os()).expect("it opens").end(), Offset(3), "seed {seed}");
+    }
+}
+
+/// A trim that failed had its start on the disk already, and a reopen took it over although a hold was there by then.
+#[test]
+fn a_failed_trim_is_taken_back() {
+    for later in 0..20 {
+        let storage = MemoryStorage::new(1);
+        let partition = open(&storage);
+        append(&partition, 6, "v");
+        storage.fail_at(storage.operations() + later, Fault::Io);
+        let failed = partition.trim_before(Offset(4)).is_err();
+        storage.clear_faults();
+        if failed && partition.start() == Offset(0) && partition.sync().is_ok() {
+            let _hold = partition.hold(Offset(1)).expect("in the log");
+            partition.reopen().expect("reopened");
+            assert_eq!(partition.start(), Offset(0), "operation {later}");
+        }
+    }
 }

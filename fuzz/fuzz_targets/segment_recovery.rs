@@ -46,7 +46,8 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn load(storage: &Arc<dyn Storage>, bytes: &[u8]) -> Segment {
-    let config = SegmentConfig { index_interval_bytes: 100, decompressed_bytes_max: 1 << 16, ..SegmentConfig::default() };
+    let config =
+        SegmentConfig { index_interval_bytes: 100, decompressed_bytes_max: 1 << 16, ..SegmentConfig::default() };
     Segment::load(storage, Path::new("/"), Offset(0), bytes.len() as u64, &config).expect("nothing fails here")
 }
 

@@ -5,9 +5,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use taffrail::{
-    BatchBuilder, MemoryStorage, Offset, ReadBounds, Record, Segment, SegmentConfig, TimeIndex, Timestamp,
-};
+use taffrail::{BatchBuilder, MemoryStorage, Offset, ReadBounds, Record, Segment, SegmentConfig, TimeIndex, Timestamp};
 
 const BASE: u64 = 1000;
 

@@ -97,11 +97,12 @@ impl Partition {
         let headers = parse_replica(batches, epoch)?;
         let mut writer = self.inner.writer.lock();
         self.inner.check_writable()?;
-        let start = self.inner.append_replica(&mut writer, batches, &headers)?;
-        let offsets = start..self.inner.picture.end();
+        let appended = self.inner.append_replica(&mut writer, batches, &headers);
+        let end = self.inner.picture.end();
         let generation = self.inner.sync.generation();
         drop(writer);
         self.inner.changed.notify();
+        let offsets = appended?..end;
         Ok(Appended { offsets, partition: self, generation })
     }
 
@@ -190,7 +191,8 @@ impl Inner {
         if let Some(expected) = expected.filter(|expected| *expected != start) {
             return Err(Error::UnexpectedEnd { expected, end: start });
         }
-        if writer.epochs.latest() != Some(writer.epoch) {
+        let epoch_is_current = |(epoch, began): &(LeaderEpoch, Offset)| *epoch == writer.epoch && *began <= start;
+        if !writer.epochs.entries().last().is_some_and(epoch_is_current) {
             let mut epochs = writer.epochs.clone();
             epochs.assign(writer.epoch, start);
             self.replace_epochs(writer, epochs)?;
@@ -243,7 +245,6 @@ impl Inner {
     /// Everything that has to be durable before a replica's batches are written.
     fn prepare_replica_set(&self, writer: &mut Writer, set: &[BatchHeader], bytes: u64) -> Result<()> {
         let Some(first) = set.first() else { return Ok(()) };
-        self.roll_for(writer, first.base_offset(), bytes, set)?;
         let mut due = self.picture.end();
         let mut history = writer.history;
         for header in set {
@@ -252,16 +253,18 @@ impl Inner {
             due = header.next_offset();
         }
         self.note(writer, history)?;
-        self.assign_epochs(writer, set)
+        self.assign_epochs(writer, set)?;
+        self.roll_for(writer, first.base_offset(), bytes, set)
     }
 
     /// Makes the epochs that the batches bring durable. An epoch that was begun here and has no record yet gives way.
     fn assign_epochs(&self, writer: &mut Writer, set: &[BatchHeader]) -> Result<()> {
         let mut epochs = writer.epochs.clone();
         let first = set.iter().find_map(BatchHeader::leader_epoch);
-        let mut changed = false;
+        // An append that failed may have left an epoch that was to begin behind the end.
+        let mut changed = epochs.truncate_from_end(self.picture.end().plus(1));
         if first.is_some_and(|first| epochs.latest().is_some_and(|latest| first < latest)) {
-            changed = epochs.truncate_from_end(self.picture.end());
+            changed |= epochs.truncate_from_end(self.picture.end());
         }
         for header in set {
             if let Some(epoch) =
@@ -287,7 +290,13 @@ impl Inner {
 
     /// Makes the epochs durable, then those of the writer and of the view.
     pub(super) fn replace_epochs(&self, writer: &mut Writer, epochs: Epochs) -> Result<()> {
-        self.home.write_epochs(epochs.entries())?;
+        if let Err(error) = self.home.write_epochs(epochs.entries()) {
+            // The new ones may be on the disk for all that.
+            return Err(match self.home.write_epochs(writer.epochs.entries()) {
+                Ok(()) => error,
+                Err(_) => self.poison(error),
+            });
+        }
         writer.epochs = epochs;
         let entries = writer.epochs.entries().to_vec();
         self.picture.publish(self.next_view(|view| view.epochs = entries));

@@ -30,7 +30,8 @@ const WINDOW_BYTES_LEAST: u64 = WINDOW_BYTES / 2;
 struct Due {
     end: Offset,
     files: Vec<Arc<SegmentReader>>,
-    directory: bool,
+    /// Where the directory has to be synced: which names there were, by the active segment and what was removed.
+    directory: Option<(Offset, u64)>,
 }
 
 impl Partition {
@@ -117,10 +118,11 @@ impl Partition {
 impl Inner {
     /// Syncs up to a mark that was taken in a generation of the shared sync.
     pub(super) fn sync_to(&self, offset: Offset, generation: u64) -> Result<()> {
-        let publish = |end| self.stored_synced(Offset(end));
-        let outcome = self.sync.sync_to(offset.0, generation, || self.run_sync(), publish);
-        self.changed.notify();
-        outcome
+        let publish = |end| {
+            self.stored_synced(Offset(end));
+            self.changed.notify();
+        };
+        self.sync.sync_to(offset.0, generation, || self.run_sync(), publish)
     }
 
     /// Syncs all that was appended.
@@ -152,8 +154,11 @@ impl Inner {
         for file in &due.files {
             file.sync().map_err(|error| self.poison(error))?;
         }
-        if due.directory {
+        if due.directory.is_some() {
             self.home.sync_directory().map_err(|error| self.poison(error))?;
+        }
+        if due.files.len() > 1 || due.directory.is_some() {
+            forget_synced(&mut self.writer.lock(), &due);
         }
         Ok(due.end.0)
     }
@@ -168,31 +173,33 @@ impl Inner {
             }
         }
         self.unsynced_since.store(0, Ordering::Release);
-        let mut files = std::mem::take(&mut writer.unsynced);
+        let mut files = writer.unsynced.clone();
         files.push(Arc::clone(writer.active.reader()));
-        Ok(Due { end: self.picture.end(), files, directory: std::mem::take(&mut writer.directory_dirty) })
+        let directory = writer.directory_dirty.then(|| names_of(writer));
+        Ok(Due { end: self.picture.end(), files, directory })
     }
 
     /// Syncs the sealed segments that are not, outside of the lock; answers how many. The recovery point follows.
     pub(super) fn sync_sealed(&self) -> Result<usize> {
-        let (sealed, directory, end, generation) = {
+        let (due, generation) = {
             let writer = self.writer.lock();
             self.check_writable()?;
-            // The mark stays: a sync that comes meanwhile has to sync the directory too.
-            (writer.unsynced.clone(), writer.directory_dirty, writer.active.base_offset(), self.sync.generation())
+            let directory = writer.directory_dirty.then(|| names_of(&writer));
+            let (files, end) = (writer.unsynced.clone(), writer.active.base_offset());
+            (Due { end, files, directory }, self.sync.generation())
         };
-        for segment in &sealed {
+        for segment in &due.files {
             segment.sync().map_err(|error| self.poison(error))?;
         }
-        if directory {
+        if due.directory.is_some() {
             self.home.sync_directory().map_err(|error| self.poison(error))?;
         }
         let mut writer = self.writer.lock();
-        if self.sync.generation() == generation && !sealed.is_empty() {
-            writer.unsynced.retain(|segment| !sealed.iter().any(|synced| Arc::ptr_eq(segment, synced)));
-            self.sync.raise(end.0);
+        forget_synced(&mut writer, &due);
+        if self.sync.generation() == generation && !due.files.is_empty() {
+            self.sync.raise(due.end.0);
         }
-        Ok(sealed.len())
+        Ok(due.files.len())
     }
 
     /// Fences the partition: what the disk holds is not known any more. Returns the error to give to the caller.
@@ -268,6 +275,19 @@ impl Inner {
         self.home.write_epochs(writer.epochs.entries())?;
         self.home.write_clean_marker()
     }
+}
+
+/// What was synced need not be again. Until then it stays noted, for whoever syncs or closes meanwhile.
+fn forget_synced(writer: &mut Writer, due: &Due) {
+    writer.unsynced.retain(|segment| !due.files.iter().any(|synced| Arc::ptr_eq(segment, synced)));
+    if due.directory.is_some_and(|names| names == names_of(writer)) {
+        writer.directory_dirty = false;
+    }
+}
+
+/// Changes when a name in the directory does.
+fn names_of(writer: &Writer) -> (Offset, u64) {
+    (writer.active.base_offset(), writer.retired_count)
 }
 
 impl Drop for Inner {

@@ -397,12 +397,19 @@ impl Loader<'_> {
         if work.recovery.clean {
             return Ok(end);
         }
-        if self.config.durability == Durability::Os {
-            return Ok(work.recovery_point.min(end));
-        }
+        let synced = self.config.durability != Durability::Os;
+        let reopens = !self.known.is_empty();
         for (index, segment) in work.segments.iter_mut().enumerate().skip(from.0) {
-            segment.rewrite(if index == from.0 { from.1 } else { 0 })?;
-            segment.sync()?;
+            // A reopen comes after a failure: no later sync covers what is not written again.
+            if synced || reopens {
+                segment.rewrite(if index == from.0 { from.1 } else { 0 })?;
+            }
+            if synced {
+                segment.sync()?;
+            }
+        }
+        if !synced {
+            return Ok(work.recovery_point.min(end));
         }
         self.home.sync_directory()?;
         self.home.write_recovery_point(end)?;

@@ -233,10 +233,16 @@ impl Inner {
         if start == view.log_start && gone.is_empty() {
             return Ok(Vec::new());
         }
-        self.home.write_log_start(start)?;
-        if writer.epochs.truncate_from_start(start) {
-            self.home.write_epochs(writer.epochs.entries())?;
+        let mut epochs = writer.epochs.clone();
+        epochs.truncate_from_start(start);
+        let noted = self.home.write_log_start(start).and_then(|()| self.home.write_epochs(epochs.entries()));
+        if let Err(error) = noted {
+            // It may be on the disk for all that, and is taken back there.
+            let undone = self.home.write_log_start(view.log_start);
+            let undone = undone.and_then(|()| self.home.write_epochs(writer.epochs.entries()));
+            return Err(if undone.is_ok() { error } else { self.poison(error) });
         }
+        writer.epochs = epochs;
         let epochs = writer.epochs.entries().to_vec();
         self.picture.publish(self.next_view(|view| {
             view.segments.drain(..gone.len());

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use super::read::bounds;
 use super::view::View;
 use super::{Inner, Partition, Writer};
+use crate::config::Commits;
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentReader};
 use crate::trace;
@@ -40,9 +41,11 @@ impl Partition {
         inner.check_writable()?;
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
-        let high_watermark = inner.picture.high_watermark();
         let end = inner.picture.end();
         if offset < end {
+            // A sync under way would raise the high watermark after it was looked at, and answer whoever waits.
+            inner.sync.void(end.0);
+            let high_watermark = inner.picture.high_watermark();
             let view = inner.picture.view();
             let to = inner.batch_boundary(&view, offset)?;
             if to < high_watermark && force == Force::No {
@@ -75,6 +78,9 @@ impl Inner {
         self.unsynced_since.store(0, Ordering::Release);
         self.lower_last_stable(writer, to)?;
         self.picture.lower(to);
+        if self.config.commits == Commits::ByHost {
+            self.home.write_high_watermark(self.picture.high_watermark())?;
+        }
         // The checkpoint may be ahead of the view, where a removal from the front failed half-way.
         self.home.write_log_start(view.log_start.min(to))?;
         let kept = view.segments.partition_point(|segment| segment.base_offset() <= to);
@@ -87,6 +93,9 @@ impl Inner {
                 self.cut(writer, cut, to)?;
                 // Behind a gap the log ends before the offset at which it was cut.
                 let end = writer.active.closed_end()?.unwrap_or(to).min(to);
+                if end < view.log_start.min(to) {
+                    self.home.write_log_start(end)?;
+                }
                 self.picture.lower(end);
                 self.sync.reset(self.sync.synced().min(end.0), end.0);
                 self.publish_truncated(writer, before, end)

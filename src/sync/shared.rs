@@ -85,6 +85,10 @@ impl SharedSync {
         mut run: impl FnMut() -> Result<u64>,
         mut publish: impl FnMut(u64),
     ) -> Result<()> {
+        // The generation is loaded second: one that is still the same says that the end before it was of it.
+        if self.synced() >= mark && self.generation() == generation {
+            return Ok(());
+        }
         let mut state = self.state.lock();
         loop {
             if let Some(answer) = self.answer(&state, mark, generation) {
@@ -154,14 +158,21 @@ impl SharedSync {
         self.ended.notify_all();
     }
 
+    /// Voids a sync under way, and nothing else: whoever waits syncs again. What marks covered is all there, below
+    /// `kept`.
+    pub(crate) fn void(&self, kept: u64) {
+        let mut state = self.state.lock();
+        state.remember(kept);
+        state.running = false;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.ended.notify_all();
+    }
+
     /// Begins a generation: everything below `synced` is synced, nothing has failed, a sync under way counts for
     /// nothing. What marks of earlier generations covered is still there below `kept`.
     pub(crate) fn reset(&self, synced: u64, kept: u64) {
         let mut state = self.state.lock();
-        if state.kept.len() == RESETS_REMEMBERED {
-            state.kept.pop_front();
-        }
-        state.kept.push_back(kept);
+        state.remember(kept);
         state.running = false;
         state.failed = None;
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -171,6 +182,13 @@ impl SharedSync {
 }
 
 impl State {
+    fn remember(&mut self, kept: u64) {
+        if self.kept.len() == RESETS_REMEMBERED {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(kept);
+    }
+
     /// Up to where the last `resets` resets kept what there was.
     fn kept_over(&self, resets: u64) -> u64 {
         let resets = usize::try_from(resets).unwrap_or(usize::MAX);
