@@ -412,3 +412,41 @@ fn an_idle_partition_forgets_its_index() {
     partition.close().expect("closed");
     assert_eq!(killed.bytes_of("data/wal-0/00000000000000000000.index").expect("rebuilt"), index);
 }
+
+/// What is held stays, whatever the retention says, and goes once nothing holds it.
+#[test]
+fn retention_leaves_what_is_held() {
+    let config = PartitionConfig::new()
+        .segment_bytes(300)
+        .durability(Durability::Os)
+        .retention(Retention::forever().bytes(0).age(Duration::from_millis(1)));
+    let partition = open_on(&MemoryStorage::new(1), config);
+    for _ in 0..5 {
+        append(&partition, 1, 150);
+    }
+    let hold = partition.hold(Offset(2)).expect("in the log");
+    let clock = ManualClock::at(Timestamp(1_000_000));
+    assert_eq!(partition.maintain(clock.now()).expect("maintained").removed.len(), 2);
+    assert_eq!(partition.start(), Offset(2));
+    drop(hold);
+    partition.maintain(clock.now()).expect("maintained");
+    assert_eq!(partition.start(), Offset(5));
+}
+
+/// The marker of a clean close counts for one open: whoever is killed after that leaves none.
+#[test]
+fn a_clean_close_counts_once() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let storage = MemoryStorage::new(1);
+        let config = || PartitionConfig::new().durability(durability);
+        let partition = open_on(&storage, config());
+        append(&partition, 1, 10);
+        partition.close().expect("closed");
+        let partition = open_on(&storage, config());
+        assert!(partition.recovery().clean);
+        append(&partition, 1, 10);
+        let partition = open_on(&storage.kill(), config());
+        assert!(!partition.recovery().clean);
+        assert_eq!(partition.end(), Offset(2));
+    }
+}
