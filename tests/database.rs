@@ -446,7 +446,7 @@ fn a_clean_close_counts_once() {
         assert!(partition.recovery().clean);
         append(&partition, 1, 10);
         let partition = open_on(&storage.kill(), config());
-        assert!(!partition.recovery().clean);
+        assert!(!partition.recovery().clean, "{durability:?}");
         assert_eq!(partition.end(), Offset(2));
     }
 }
