@@ -132,6 +132,16 @@ impl Home {
         }
     }
 
+    /// Producer snapshots of what is gone say nothing of what will stand there.
+    pub(super) fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
+        for entry in self.list()? {
+            if base_of(&entry.name, ".snapshot").is_some_and(|offset| offset > end) {
+                self.remove(&entry.name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the last process closed the partition. The inner marker is gone, durably, when this returns.
     pub(super) fn take_clean_marker(&self) -> Result<bool> {
         let inner = clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER))?;
@@ -284,4 +294,18 @@ fn sync_ancestors(storage: &dyn Storage, directory: &Path) -> Result<()> {
     // What lies further up may not be ours to open; whoever made it has made it durable then.
     above.for_each(|path| drop(storage.sync_directory(path)));
     Ok(())
+}
+
+/// The base offset in a name that has `suffix` behind twenty digits.
+pub(super) fn base_of(name: &str, suffix: &str) -> Option<Offset> {
+    let digits = name.strip_suffix(suffix)?;
+    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| exact).map(Offset).filter(|base| *base <= Offset::MAX)
+}
+
+/// The number before the first dot.
+pub(super) fn number_of(name: &str) -> Option<Offset> {
+    let digits = name.split('.').next()?;
+    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| exact).map(Offset)
 }

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Inner;
-use super::home::{Checkpoints, History, Home};
+use super::home::{Checkpoints, History, Home, base_of, number_of};
 use super::open::FIRST_OFFSET;
 use super::transactions::Transactions;
 use super::verify::{Work, rebuild_transactions};
@@ -129,7 +129,7 @@ impl Loader<'_> {
         let verified_from = self.verify(&mut work)?;
         let end = self.end_of(&mut work)?;
         if !work.recovery.clean {
-            self.remove_snapshots_above(end)?;
+            self.home.remove_snapshots_above(end)?;
         }
         let synced = self.settle(&mut work, verified_from, end)?;
         self.begin_epoch(&mut work, end)?;
@@ -382,16 +382,6 @@ impl Loader<'_> {
         Ok(work.log_start)
     }
 
-    /// Producer snapshots of what is lost say nothing of what will stand there.
-    fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
-        for entry in self.home.list()? {
-            if base_of(&entry.name, ".snapshot").is_some_and(|offset| offset > end) {
-                self.home.remove(&entry.name)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Makes what was kept safe where the partition is synced; answers up to where everything is synced.
     fn settle(&self, work: &mut Work, from: (usize, u64), end: Offset) -> Result<Offset> {
         if work.recovery.clean {
@@ -469,18 +459,4 @@ impl Inner {
     pub(super) fn rebuild_transactions(&self, end: Offset) -> Result<Transactions> {
         rebuild_transactions(&self.home, &self.picture.view().segments, end)
     }
-}
-
-/// The base offset in a name that has `suffix` behind twenty digits.
-fn base_of(name: &str, suffix: &str) -> Option<Offset> {
-    let digits = name.strip_suffix(suffix)?;
-    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse::<u64>().ok().filter(|_| exact).map(Offset).filter(|base| *base <= Offset::MAX)
-}
-
-/// The number before the first dot.
-fn number_of(name: &str) -> Option<Offset> {
-    let digits = name.split('.').next()?;
-    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse::<u64>().ok().filter(|_| exact).map(Offset)
 }

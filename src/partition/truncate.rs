@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::home::base_of;
 use super::read::bounds;
 use super::view::View;
 use super::{Inner, Partition, Writer};
@@ -118,8 +119,8 @@ impl Inner {
     /// Removes segments that left the view and could not be renamed then: they must not be behind a new end.
     fn remove_strays(&self, view: &View) -> Result<()> {
         let mut strays = false;
-        for entry in self.home.list()?.iter().filter(|entry| entry.name.ends_with(".log")) {
-            let base = entry.name.strip_suffix(".log").and_then(|digits| digits.parse().ok()).map(Offset);
+        for entry in self.home.list()? {
+            let base = base_of(&entry.name, ".log");
             if base.is_some_and(|base| !view.segments.iter().any(|segment| segment.base_offset() == base)) {
                 self.home.remove(&entry.name)?;
                 strays = true;
@@ -165,7 +166,7 @@ impl Inner {
 
     /// The view that ends with the active segment, and what follows from the new end.
     fn publish_truncated(&self, writer: &mut Writer, before: &[Arc<SegmentReader>], to: Offset) -> Result<()> {
-        self.remove_snapshots_above(to)?;
+        self.home.remove_snapshots_above(to)?;
         writer.epochs.truncate_from_end(to);
         self.home.write_epochs(writer.epochs.entries())?;
         let segments = before.iter().chain([writer.active.reader()]).cloned().collect();
@@ -177,16 +178,6 @@ impl Inner {
             view.log_start = view.log_start.min(to);
         }));
         self.stored(self.picture.high_watermark());
-        Ok(())
-    }
-
-    fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
-        for entry in self.home.list()? {
-            let offset = entry.name.strip_suffix(".snapshot").and_then(|name| name.parse::<u64>().ok());
-            if offset.is_some_and(|offset| offset > end.0) {
-                self.home.remove(&entry.name)?;
-            }
-        }
         Ok(())
     }
 }

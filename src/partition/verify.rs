@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::append::control_of;
-use super::home::{History, Home};
+use super::home::{History, Home, base_of};
 use super::recover::{DamagedRange, Recovery};
 use super::snapshot;
 use super::transactions::Transactions;
@@ -172,7 +172,7 @@ fn newest_snapshot(home: &Home, end: Offset) -> Result<Option<(Offset, Transacti
     let mut snapshots: Vec<Offset> = home
         .list()?
         .iter()
-        .filter_map(|entry| entry.name.strip_suffix(".snapshot")?.parse().ok().map(Offset))
+        .filter_map(|entry| base_of(&entry.name, ".snapshot"))
         .filter(|offset| *offset <= end)
         .collect();
     snapshots.sort_unstable();

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::storage::{Storage, StorageFile};
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::trace;
 use crate::types::Offset;
 
 /// Which of a segment's files.
@@ -197,16 +198,11 @@ impl Drop for Files {
         for kind in Kind::ALL {
             let path = self.path(kind);
             match self.storage.remove(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => warn_not_removed(&path, &e),
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    trace::warn(&path, || format!("is removed by the next open: {e}"));
+                }
                 _ => {}
             }
         }
     }
-}
-
-/// A file that stays is removed by the next load, which knows its name.
-#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "there is nobody to tell"))]
-fn warn_not_removed(path: &Path, error: &io::Error) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(path = %path.display(), %error, "a retired segment's file could not be removed");
 }
