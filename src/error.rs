@@ -266,6 +266,88 @@ pub enum Error {
         /// The rule it breaks.
         reason: &'static str,
     },
+    /// No topic has this name.
+    #[error("there is no topic {name:?}")]
+    UnknownTopic {
+        /// The name asked for.
+        name: String,
+    },
+    /// The topic has no such partition.
+    #[error("topic {topic:?} has {partitions} partitions, there is no partition {partition}")]
+    UnknownPartition {
+        /// The topic.
+        topic: String,
+        /// The partition asked for, from 0.
+        partition: u32,
+        /// How many the topic has.
+        partitions: u32,
+    },
+    /// A topic of this name is there already.
+    #[error("topic {name:?} exists")]
+    TopicExists {
+        /// The topic.
+        name: String,
+    },
+    /// The name differs from another topic's only in dots and underscores, which metrics cannot tell apart.
+    #[error("topic name {name:?} collides with topic {existing:?}: dot and underscore count as one")]
+    TopicNameCollides {
+        /// The name that was to be given.
+        name: String,
+        /// The topic that is there.
+        existing: String,
+    },
+    /// The topic has another number of partitions than was asked for, or more: their number only grows.
+    #[error("topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number")]
+    PartitionCount {
+        /// The topic.
+        topic: String,
+        /// How many it has.
+        partitions: u32,
+        /// How many were asked for.
+        requested: u32,
+    },
+    /// The producer holds as many unsent bytes as it may (Kafka: `buffer.memory`).
+    #[error("the producer's memory of {limit} bytes is full")]
+    MemoryFull {
+        /// The bound, in bytes.
+        limit: usize,
+    },
+    /// The log behind a position was cut: what was read there is gone, others may stand in its place.
+    #[error("the log was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone")]
+    Truncated {
+        /// The epoch of the record before the position.
+        epoch: LeaderEpoch,
+        /// The position.
+        position: Offset,
+        /// Where that epoch ends now: go on from here.
+        end: Offset,
+    },
+    /// The directory belongs to another cluster, or to another node of it.
+    #[error("{} belongs to {found}, not to {expected}", path.display())]
+    WrongCluster {
+        /// The directory.
+        path: PathBuf,
+        /// To whom it belongs.
+        found: String,
+        /// To whom it was opened as belonging.
+        expected: String,
+    },
+    /// A directory inside of the log's is none of a partition. It was not touched.
+    #[error("{} is no partition's directory (TOPIC-NUMBER): move it out of the log's directory", path.display())]
+    ForeignDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A record of the catalogue cannot be read. Nothing was changed.
+    #[error("the catalogue in {} is damaged at offset {offset}: {reason}", path.display())]
+    CorruptCatalogue {
+        /// The partition that holds the catalogue.
+        path: PathBuf,
+        /// The record's offset.
+        offset: Offset,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The policy of the partition does not allow the call.
     #[error("not allowed by the partition's policy: {0}")]
     Policy(&'static str),
@@ -283,7 +365,7 @@ pub enum Error {
     )]
     Forked,
     /// The handle was closed.
-    #[error("the partition is closed")]
+    #[error("it is closed")]
     Closed,
     /// An earlier write or sync failed, so that nothing is known of what the disk holds.
     #[error("{} takes no writes since an earlier failure ({cause}): reopen it", path.display())]
@@ -320,11 +402,12 @@ impl Error {
                 }
                 _ => ErrorKind::Retry,
             },
-            Self::Corrupt { .. } | Self::CorruptFile { .. } => ErrorKind::Restore,
+            Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::CorruptCatalogue { .. } => ErrorKind::Restore,
             Self::UnexpectedEnd { .. }
             | Self::Superseded { .. }
             | Self::Held { .. }
             | Self::Locked { .. }
+            | Self::MemoryFull { .. }
             | Self::TimedOut => ErrorKind::Retry,
             Self::Poisoned { .. } => ErrorKind::Reopen,
             _ => ErrorKind::Fix,

@@ -88,7 +88,7 @@ pub use storage::{
     BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
     StorageLock,
 };
-pub use types::{Isolation, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
+pub use types::{Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
 
 /// The program in the README runs.
 #[cfg(doctest)]

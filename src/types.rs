@@ -3,7 +3,8 @@
 //! Invariants: a value of these types is what it says, never a sentinel. Kafka writes −1 for "none";
 //! inside taffrail that is `Option::None`, converted where bytes are read and written.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
@@ -162,6 +163,86 @@ pub(crate) fn check_topic_name(topic: &str) -> std::result::Result<(), &'static 
         _ if topic.len() > 249 => Err("a topic's name has at most 249 characters"),
         _ if !topic.bytes().all(legal) => Err("a topic's name consists of letters, digits, dot, underscore and dash"),
         _ => Ok(()),
+    }
+}
+
+/// What a producer waits for before a record counts as stored (Kafka: `acks`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Acks {
+    /// Nothing: no promise is made.
+    None,
+    /// The leader has written it, so that it survives the end of the leader's process. No sync is waited for.
+    Leader,
+    /// Every copy in sync has stored it as the topic's [`Durability`](crate::Durability) says.
+    #[default]
+    All,
+}
+
+/// The identity of a topic: a topic that is deleted and created again under its name has another.
+///
+/// ```
+/// use taffrail::TopicId;
+/// let id: TopicId = "ASNFZ4mrze_-3LqYdlQyEA".parse()?;
+/// assert_eq!(id.to_string(), "ASNFZ4mrze_-3LqYdlQyEA");
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub [u8; 16]);
+
+impl fmt::Display for TopicId {
+    /// As Kafka writes it: base64url without padding, 22 characters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = u128::from_be_bytes(self.0);
+        for digit in 0..22 {
+            let shift = 122 - 6 * digit;
+            let value = if shift >= 0 { bits >> shift } else { bits << -shift };
+            f.write_char(char::from(BASE64_URL[(value & 0x3f) as usize]))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TopicId({self})")
+    }
+}
+
+impl FromStr for TopicId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = || Error::InvalidName { name: text.to_owned(), reason: "a topic's id is 16 bytes in base64url" };
+        let digit = |byte| BASE64_URL.iter().position(|other| *other == byte);
+        let mut bits = 0_u128;
+        if text.len() != 22 {
+            return Err(invalid());
+        }
+        for (at, byte) in text.bytes().enumerate() {
+            let value = digit(byte).ok_or_else(invalid)? as u128;
+            // The last character holds two bits; the other four are zero.
+            if at < 21 {
+                bits = bits << 6 | value;
+            } else if value & 0xf == 0 {
+                bits = bits << 2 | value >> 4;
+            } else {
+                return Err(invalid());
+            }
+        }
+        Ok(Self(bits.to_be_bytes()))
+    }
+}
+
+const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The identity of a node of a cluster. A log without a cluster is node 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
