@@ -311,5 +311,11 @@ impl PartitionConfig {
     }
 }
 
+/// The settings of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicConfig {
+    pub(crate) partition: PartitionConfig,
+}
+
 /// Less than this holds no batch with a record.
 const SEGMENT_BYTES_MIN: u32 = 70;

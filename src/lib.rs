@@ -54,6 +54,7 @@ mod clock;
 mod config;
 mod epochs;
 mod error;
+mod node;
 mod partition;
 mod random;
 mod record;
@@ -66,7 +67,7 @@ mod trace;
 mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
-pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
+pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType, TopicConfig};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{

@@ -1,14 +1,14 @@
 //! Locks, conditions, shared pointers and atomics: `parking_lot` and std, or loom's under `--cfg loom`.
 //!
 //! The primitives that taffrail builds of them stand below this file: [`Event`] (wait until something
-//! was published), [`SharedSync`] (one sync serves all who wait) and [`Swap`] (the pointer to an
+//! was published; [`Signal`]: any of several), [`SharedSync`] (one sync serves all who wait) and [`Swap`] (the pointer to an
 //! immutable picture). Each is checked under loom.
 
 mod event;
 mod shared;
 mod swap;
 
-pub(crate) use event::Event;
+pub(crate) use event::{Event, Signal};
 pub(crate) use shared::SharedSync;
 pub(crate) use swap::Swap;
 

@@ -44,7 +44,7 @@ pub struct Appended<'p> {
     pub offsets: Range<Offset>,
     partition: &'p Partition,
     /// The generation of the shared sync that the offsets are marks of.
-    generation: u64,
+    pub(super) generation: u64,
 }
 
 impl Appended<'_> {
@@ -53,12 +53,7 @@ impl Appended<'_> {
     /// # Errors
     /// What the sync failed with; [`Error::Superseded`] where the log was truncated or reopened meanwhile.
     pub fn wait(self) -> Result<()> {
-        let inner = &*self.partition.inner;
-        if !inner.is_synced() {
-            return Ok(());
-        }
-        inner.check_readable()?;
-        inner.sync_to(self.offsets.end, self.generation)
+        self.partition.wait_stored(self.receipt())
     }
 }
 

@@ -4,31 +4,63 @@
 //! a turn, then looks; a publisher changes, takes a turn, then looks for waiters. Turns are counted in one place,
 //! so one of the two comes later and sees what the other did before its own: no wake-up is missed. (A turn costs
 //! less than a full fence does.)
+//!
+//! Who waits for any of several events listens to each with one [`Signal`], looks at what they publish, and sleeps
+//! on the signal. A listener counts as a waiter: it costs the publisher the same.
 
 use std::time::Duration;
 
 use super::atomic::{AtomicUsize, Ordering};
-use super::{Condvar, Mutex, wait_for};
+use super::{Arc, Condvar, Mutex, wait_for};
+
+/// A flag that one thread sleeps on and any may raise.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    raised: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    pub(crate) fn new() -> Self {
+        Self { raised: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    /// Wakes who sleeps on it, or who sleeps next.
+    pub(crate) fn raise(&self) {
+        *self.raised.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps until it is raised, or for `timeout`; says whether it was raised, and takes it down.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
+        let mut raised = self.raised.lock();
+        if !*raised && !timeout.is_zero() {
+            wait_for(&self.changed, &mut raised, timeout);
+        }
+        std::mem::take(&mut *raised)
+    }
+}
 
 /// A condition over published state.
 #[derive(Debug)]
 pub(crate) struct Event {
     waiters: AtomicUsize,
     turns: AtomicUsize,
-    gate: Mutex<()>,
+    /// Who listens.
+    gate: Mutex<Vec<Arc<Signal>>>,
     changed: Condvar,
 }
 
 impl Event {
     pub(crate) fn new() -> Self {
-        Self { waiters: AtomicUsize::new(0), turns: AtomicUsize::new(0), gate: Mutex::new(()), changed: Condvar::new() }
+        Self { waiters: AtomicUsize::new(0), turns: AtomicUsize::new(0), gate: Mutex::new(Vec::new()), changed: Condvar::new() }
     }
 
     /// Wakes whoever waits. Call it after the change was published, with no lock that a `ready` takes.
     pub(crate) fn notify(&self) {
         self.turns.fetch_add(1, Ordering::AcqRel);
         if self.waiters.load(Ordering::Relaxed) > 0 {
-            drop(self.gate.lock());
+            self.gate.lock().iter().for_each(|signal| signal.raise());
             self.changed.notify_all();
         }
     }
@@ -37,6 +69,25 @@ impl Event {
     /// [`Self::wait_until`]): whoever it does not see yet looks after it, and sees what it has published.
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// Has `signal` raised by every change from now on, until [`Self::unlisten`]. Look at what is published after this:
+    /// what was published before it raises nothing. `begin` is as in [`Self::wait_until`].
+    pub(crate) fn listen<G>(&self, begin: impl FnOnce() -> G, signal: &Arc<Signal>) {
+        let beginning = begin();
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        self.turns.fetch_add(1, Ordering::AcqRel);
+        drop(beginning);
+        self.gate.lock().push(Arc::clone(signal));
+    }
+
+    /// Ends one [`Self::listen`] of this signal.
+    pub(crate) fn unlisten(&self, signal: &Arc<Signal>) {
+        let mut listeners = self.gate.lock();
+        if let Some(at) = listeners.iter().position(|other| Arc::ptr_eq(other, signal)) {
+            listeners.swap_remove(at);
+            self.waiters.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Waits until `ready` or until `remaining` says that time is up; `ready` is asked at least once.
@@ -94,7 +145,7 @@ mod loom_tests {
 
     use super::super::atomic::{AtomicU64, Ordering};
     use super::super::{Arc, Mutex};
-    use super::Event;
+    use super::{Event, Signal};
 
     /// A publisher that asks for waiters under the lock under which they begin misses none.
     #[test]
@@ -114,6 +165,29 @@ mod loom_tests {
             let ready = || shared.1.load(Ordering::Acquire) == 1;
             assert!(shared.0.wait_until(|| shared.2.lock(), ready, || Some(Duration::MAX)));
             thread.join().expect("the publisher does not panic");
+        });
+    }
+
+    /// Who listens to two events with one signal sleeps through a change of neither.
+    #[test]
+    fn loom_a_listener_misses_no_change() {
+        loom::model(|| {
+            let shared = Arc::new((Event::new(), Event::new(), AtomicU64::new(0)));
+            let publisher = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                publisher.2.store(1, Ordering::Release);
+                publisher.1.notify();
+            });
+            let signal = Arc::new(Signal::new());
+            shared.0.listen(|| (), &signal);
+            shared.1.listen(|| (), &signal);
+            while shared.2.load(Ordering::Acquire) == 0 {
+                signal.wait(Duration::MAX);
+            }
+            shared.0.unlisten(&signal);
+            shared.1.unlisten(&signal);
+            thread.join().expect("the publisher does not panic");
+            assert_eq!(shared.1.waiters.load(Ordering::SeqCst), 0);
         });
     }
 

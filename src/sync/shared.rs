@@ -116,6 +116,14 @@ impl SharedSync {
         }
     }
 
+    /// What [`Self::sync_to`] would answer at once; `None` where it would sync or wait.
+    pub(crate) fn peek(&self, mark: u64, generation: u64) -> Option<Result<()>> {
+        if self.synced() >= mark && self.generation() == generation {
+            return Some(Ok(()));
+        }
+        self.answer(&self.state.lock(), mark, generation)
+    }
+
     /// What whoever waits for a mark is told; `None`: wait or lead.
     fn answer(&self, state: &State, mark: u64, generation: u64) -> Option<Result<()>> {
         let resets = self.generation().saturating_sub(generation);

@@ -1,0 +1,62 @@
+//! What is left of an append when its handle is gone: enough to ask later whether it is stored, and for the doors
+//! above to sleep until a partition changes.
+
+use super::{Appended, Partition};
+use crate::error::Result;
+use crate::sync::{Arc, Signal};
+use crate::types::Offset;
+
+/// An append, to be asked after later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    end: Offset,
+    generation: u64,
+}
+
+impl Appended<'_> {
+    /// What to keep of it in order to ask later.
+    pub(crate) fn receipt(&self) -> Receipt {
+        Receipt { end: self.offsets.end, generation: self.generation }
+    }
+}
+
+impl Partition {
+    /// As [`Appended::wait`].
+    pub(crate) fn wait_stored(&self, receipt: Receipt) -> Result<()> {
+        let inner = &*self.inner;
+        if !inner.is_synced() {
+            return Ok(());
+        }
+        inner.check_readable()?;
+        inner.sync_to(receipt.end, receipt.generation)
+    }
+
+    /// What [`Self::wait_stored`] would answer at once; `None` where it would have to sync, or to wait.
+    pub(crate) fn try_stored(&self, receipt: Receipt) -> Option<Result<()>> {
+        let inner = &*self.inner;
+        if !inner.is_synced() {
+            return Some(Ok(()));
+        }
+        inner.check_readable().err().map(Err).or_else(|| inner.sync.peek(receipt.end.0, receipt.generation))
+    }
+
+    /// Has `signal` raised by whatever becomes readable here, and by a change of the partition's health, until the
+    /// answer is dropped. Look after this: what was there before raises nothing.
+    pub(crate) fn listen(&self, signal: &Arc<Signal>) -> Listening {
+        self.inner.changed.listen(|| self.inner.writer.lock(), signal);
+        Listening { partition: self.clone(), signal: Arc::clone(signal) }
+    }
+}
+
+/// A signal that a partition raises.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    partition: Partition,
+    signal: Arc<Signal>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.partition.inner.changed.unlisten(&self.signal);
+    }
+}
