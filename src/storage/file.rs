@@ -148,6 +148,10 @@ impl Storage for FileStorage {
         fs::remove_file(path)
     }
 
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

@@ -289,6 +289,10 @@ impl Storage for MemoryStorage {
         self.machine.lock().remove(&key(path)?)
     }
 
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.machine.lock().remove_directory(&key(path)?)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.machine.lock().rename(&key(from)?, &key(to)?)
     }

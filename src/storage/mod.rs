@@ -82,6 +82,9 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// [`io::ErrorKind::NotFound`].
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes a directory; one that is not empty is an error ([`io::ErrorKind::DirectoryNotEmpty`]).
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+
     /// Gives a file that nobody has open another name, replacing what has that name. Files that are open are
     /// renamed through [`StorageFile::rename`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -31,6 +31,7 @@ pub fn storage_suite(make: &dyn Fn() -> (Arc<dyn Storage>, PathBuf)) {
         directories,
         list_and_modified,
         remove_and_rename_by_name,
+        remove_a_directory,
         second_names,
         locks,
         boot_and_fork,
@@ -121,6 +122,18 @@ fn list_and_modified(storage: &dyn Storage, directory: &Path) {
     write(&*file, 5, b"6");
     assert!(storage.modified(&directory.join("b")).expect("a time") >= before);
     fails(storage.modified(&directory.join("none")), ErrorKind::NotFound, "the time of what is not there");
+}
+
+fn remove_a_directory(storage: &dyn Storage, directory: &Path) {
+    let (inner, file) = (directory.join("inner"), directory.join("inner/file"));
+    storage.create_directory(&inner).expect("created");
+    drop(storage.create(&file, 0).expect("created"));
+    fails(storage.remove_directory(&inner), ErrorKind::DirectoryNotEmpty, "removing a directory that is not empty");
+    storage.remove(&file).expect("removed");
+    storage.remove_directory(&inner).expect("removed");
+    fails(storage.remove_directory(&inner), ErrorKind::NotFound, "removing what is not there");
+    storage.create_directory(&inner).expect("its name is free");
+    assert!(storage.list(&inner).expect("listed").is_empty());
 }
 
 fn remove_and_rename_by_name(storage: &dyn Storage, directory: &Path) {

@@ -36,6 +36,8 @@ pub enum OperationKind {
     CreateDirectory,
     /// [`Storage::remove`](crate::storage::Storage::remove).
     Remove,
+    /// [`Storage::remove_directory`](crate::storage::Storage::remove_directory).
+    RemoveDirectory,
     /// [`Storage::rename`](crate::storage::Storage::rename), [`StorageFile::rename`](crate::storage::StorageFile::rename).
     Rename,
     /// [`Storage::link`](crate::storage::Storage::link).
@@ -83,6 +85,7 @@ impl OperationKind {
             Self::Create => "create",
             Self::CreateDirectory => "create directory",
             Self::Remove => "remove",
+            Self::RemoveDirectory => "remove directory",
             Self::Rename => "rename",
             Self::Link => "link",
             Self::List => "list",

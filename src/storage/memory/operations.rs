@@ -51,6 +51,16 @@ impl Machine {
         Ok(())
     }
 
+    pub(super) fn remove_directory(&mut self, path: &str) -> io::Result<()> {
+        self.begin(&Attempt::new(OperationKind::RemoveDirectory, path))?;
+        self.directory(path)?;
+        if !self.names.now().list(path).is_empty() {
+            return Err(failure(io::ErrorKind::DirectoryNotEmpty, "is not empty", path));
+        }
+        self.rearrange(NameChange::Remove { path: Arc::from(path) });
+        Ok(())
+    }
+
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         self.begin(&Attempt::new(OperationKind::Rename, from).to(to))?;
         let inode = self.file(from)?;
