@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::files::{Files, Kind};
 use super::table::{Entry, Table};
 use crate::error::Corruption;
+use crate::trace;
 use crate::types::Offset;
 
 /// An entry of one kind of index.
@@ -73,8 +74,8 @@ impl<E: IndexedEntry, const WORDS: usize> Index<E, WORDS> {
         self.base
     }
 
-    pub(super) fn table(&self) -> &Table<E, WORDS> {
-        &self.table
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
     }
 
     /// The greatest entry for which `below` holds; `None` where there is none, or where the file cannot be read.
@@ -106,9 +107,27 @@ impl<E: IndexedEntry, const WORDS: usize> Index<E, WORDS> {
         Self { base: self.base, table: self.table.truncated(self.entries().partition_point(keep)) }
     }
 
-    /// The same index with everything in the file, where it has been written out.
-    pub(super) fn forgotten(&self) -> Option<Self> {
-        Some(Self { base: self.base, table: self.table.forgotten()? })
+    /// Writes out what fills whole blocks.
+    pub(super) fn write_blocks(&self) {
+        self.table.write_blocks().unwrap_or_else(|error| self.stays_in_memory(&error));
+    }
+
+    /// Writes everything out; answers the same index with everything in the file, where that worked.
+    pub(super) fn written(&self) -> Option<Self> {
+        match self.table.write_all() {
+            Ok(()) => Some(Self { base: self.base, table: self.table.forgotten()? }),
+            Err(error) => {
+                self.stays_in_memory(&error);
+                None
+            }
+        }
+    }
+
+    /// An index that cannot be written out costs memory now and a rebuild later, nothing else.
+    fn stays_in_memory(&self, error: &io::Error) {
+        if let Some(path) = self.table.path() {
+            trace::warn(&path, || format!("could not be written ({error}): it is rebuilt when it is next opened"));
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl OffsetIndex {
     /// How many entries it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.table().len()
+        self.0.len()
     }
 
     /// Whether it has none.

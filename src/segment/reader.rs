@@ -250,21 +250,7 @@ impl SegmentReader {
 
 /// Writes indexes out and lets go of their memory; one that cannot be written stays in memory.
 pub(super) fn written(offsets: Arc<OffsetIndex>, times: Arc<TimeIndex>, built: bool) -> Picture {
-    let offsets = match offsets.0.table().write_all() {
-        Ok(()) => offsets.0.forgotten().map_or(offsets, |index| Arc::new(OffsetIndex(index))),
-        Err(error) => unwritten(offsets, &error),
-    };
-    let times = match times.0.table().write_all() {
-        Ok(()) => times.0.forgotten().map_or(times, |index| Arc::new(TimeIndex(index))),
-        Err(error) => unwritten(times, &error),
-    };
+    let offsets = offsets.0.written().map_or(offsets, |index| Arc::new(OffsetIndex(index)));
+    let times = times.0.written().map_or(times, |index| Arc::new(TimeIndex(index)));
     Picture { offsets: Some(offsets), times: Some(times), built }
-}
-
-/// An index that cannot be written out costs memory now and a rebuild later, nothing else.
-#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "there is nobody to tell"))]
-pub(super) fn unwritten<T>(index: T, error: &io::Error) -> T {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(%error, "an index could not be written out; it is rebuilt when it is next opened");
-    index
 }

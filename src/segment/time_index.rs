@@ -141,7 +141,7 @@ impl TimeIndex {
     /// How many entries it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.table().len()
+        self.0.len()
     }
 
     /// Whether it has none.

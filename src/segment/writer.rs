@@ -25,7 +25,7 @@ use super::files::{self, Files, Kind};
 use super::index::Index;
 use super::indexer::Indexer;
 use super::offset_index::OffsetIndex;
-use super::reader::{Picture, SegmentReader, unwritten, written};
+use super::reader::{Picture, SegmentReader, written};
 use super::roll::{self, Fill};
 use super::rules::Rules;
 use super::time_index::TimeIndex;
@@ -234,8 +234,8 @@ impl Segment {
             at += header.size();
         }
         if added {
-            let blocks = live.offsets.0.table().write_blocks().and_then(|()| live.times.0.table().write_blocks());
-            blocks.unwrap_or_else(|error| unwritten((), &error));
+            live.offsets.0.write_blocks();
+            live.times.0.write_blocks();
         }
     }
 
