@@ -56,6 +56,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("SystemTime", &["clock.rs"]),
     ("Instant", &["clock.rs"]),
     ("fastrand", &["random.rs"]),
+    ("tracing", &["trace.rs"]),
     ("parking_lot", &["sync.rs"]),
     ("std::sync::Mutex", &["sync.rs"]),
     ("std::sync::RwLock", &["sync.rs"]),

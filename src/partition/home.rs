@@ -168,11 +168,9 @@ impl Home {
     /// The inner file's entry, else the parent's. A damaged file counts as absent, as in Kafka, with a warning.
     fn read_offset(&self, name: &str) -> Result<Option<Offset>> {
         for path in std::iter::once(self.path(name)).chain(self.parent_path(name)) {
-            if checkpoint::read_all(&*self.storage, &path, u64::MAX)?.is_none() {
-                continue;
-            }
             match OffsetCheckpoint::read(&*self.storage, &path) {
-                Ok(offsets) => return Ok(offsets.get(&self.name).copied()),
+                Ok(Some(offsets)) => return Ok(offsets.get(&self.name).copied()),
+                Ok(None) => {}
                 Err(Error::CorruptFile { path, reason }) => {
                     trace::warn(&path, || format!("a damaged checkpoint is ignored: {reason}"));
                 }
@@ -202,10 +200,7 @@ impl Home {
     /// `None` where the file is missing or damaged: then the batches themselves tell.
     pub(super) fn read_epochs(&self) -> Result<Option<Vec<(LeaderEpoch, Offset)>>> {
         let path = self.path(EPOCHS);
-        if checkpoint::read_all(&*self.storage, &path, u64::MAX)?.is_none() {
-            return Ok(None);
-        }
-        match checkpoint::read_epochs(&*self.storage, &path).map(Some) {
+        match checkpoint::read_epochs(&*self.storage, &path) {
             Err(Error::CorruptFile { path, reason }) => {
                 trace::warn(&path, || format!("a damaged epoch checkpoint is rebuilt from the batches: {reason}"));
                 Ok(None)

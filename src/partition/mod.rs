@@ -5,6 +5,7 @@
 //! ```text
 //!   open.rs     builder; recovery: what is on the disk becomes a view          recover.rs
 //!   append.rs   check → assign → roll → write → publish, under the writer lock
+//!   replica.rs  the same for batches that another copy of the log has
 //!   durable.rs  the shared sync, waiting, poisoning, checkpoints, close
 //!   read.rs     view and marks → checked batches; waiting for more
 //!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
@@ -27,6 +28,7 @@ mod open;
 mod read;
 mod receipt;
 mod recover;
+mod replica;
 mod retention;
 mod snapshot;
 mod transactions;

@@ -12,6 +12,7 @@ use super::offset_index::OffsetIndex;
 use super::reader::{Picture, SegmentReader};
 use super::rules::Rules;
 use super::scan::resync;
+use super::time_index::TimeIndex;
 use super::txn_index::ENTRY_BYTES;
 use super::writer::{CHUNK_BYTES, Segment};
 use crate::error::{Error, Result};
@@ -38,9 +39,9 @@ impl Segment {
         let transactions = self.reader.transactions()?;
         let end = self.end_at(bytes, &offsets, &rules)?;
         self.cut_file(bytes).map_err(|e| self.reader.files.error("truncate", Kind::Log, e))?;
-        let offsets = offsets.truncated(|entry| entry.position < bytes && entry.offset < end);
-        let picture =
-            Picture { offsets: Some(Arc::new(offsets)), times: Some(Arc::new(times.truncated(end))), built: false };
+        let offsets = OffsetIndex(offsets.0.truncated(|entry| entry.position < bytes && entry.offset < end));
+        let times = TimeIndex(times.0.truncated(|entry| entry.offset < end));
+        let picture = Picture { offsets: Some(Arc::new(offsets)), times: Some(Arc::new(times)), built: false };
         let reader = SegmentReader::new(Arc::clone(&self.reader.files), self.reader.base, self.config, bytes, picture);
         reader.files.transactions_changed();
         let kept = transactions.truncated(end);

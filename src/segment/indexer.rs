@@ -40,7 +40,7 @@ impl Indexer {
         self.see(header);
         let due = position.saturating_sub(self.last_position) > self.interval;
         if due {
-            offsets.push(IndexEntry { offset: header.last_offset(), position });
+            offsets.0.push(IndexEntry { offset: header.last_offset(), position });
             self.finish(times);
             self.last_position = position;
         }
@@ -59,7 +59,7 @@ impl Indexer {
     /// The final entry of the time index.
     pub(super) fn finish(&self, times: &TimeIndex) {
         if let Some(max) = self.max {
-            times.push(max);
+            times.0.push(max);
         }
     }
 }

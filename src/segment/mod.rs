@@ -13,6 +13,7 @@
 //!  scan, rules ... walking batches, stepping over damage; what is right in its place
 //!  indexer, check  which batch earns an entry; whether an index file fits its log
 //!  offset_index, time_index, txn_index
+//!    index ....... what the first two share: entries that rise, counted from the base
 //!    table, words  their entries, on disk and in memory
 //!  files ......... names, handles, retirement
 //! ```
@@ -24,6 +25,7 @@ mod check;
 mod cut;
 mod files;
 mod gather;
+mod index;
 mod indexer;
 mod offset_index;
 mod read;

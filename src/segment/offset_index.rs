@@ -11,11 +11,9 @@
 //! and rebuilt from the `.log` where it is wrong (FORMATS 8). An entry of Kafka can stand for several batches that
 //! were appended at once; its offset is then the last of the last batch.
 
-use std::io;
-use std::sync::Arc;
-
-use super::files::{Files, Kind};
-use super::table::{Entry, Table};
+use super::files::Kind;
+use super::index::{Index, IndexedEntry, absolute, relative};
+use super::table::Entry;
 use crate::error::Corruption;
 use crate::types::Offset;
 
@@ -38,14 +36,11 @@ pub struct IndexEntry {
 /// assert_eq!(index.lookup(Offset(1009)), IndexEntry { offset: Offset(1000), position: 0 });
 /// ```
 #[derive(Debug)]
-pub struct OffsetIndex {
-    base: Offset,
-    table: Table<Raw, 1>,
-}
+pub struct OffsetIndex(pub(super) Index<Raw, 1>);
 
 /// An entry as it lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Raw {
+pub(super) struct Raw {
     offset: i32,
     position: i32,
 }
@@ -73,23 +68,30 @@ impl Entry for Raw {
     }
 }
 
+impl IndexedEntry for Raw {
+    type Meaning = IndexEntry;
+    const KIND: Kind = Kind::OffsetIndex;
+    const NAME: &'static str = "offset index";
+    const LEAST: Self = Self { offset: -1, position: -1 };
+
+    fn rises(&self, last: &Self) -> bool {
+        self.offset > last.offset && self.position > last.position
+    }
+
+    fn saying(entry: IndexEntry, base: Offset) -> Option<Self> {
+        Some(Self { offset: relative(entry.offset, base)?, position: i32::try_from(entry.position).ok()? })
+    }
+
+    fn meaning(self, base: Offset) -> IndexEntry {
+        IndexEntry { offset: absolute(self.offset, base), position: u64::from(self.position.cast_unsigned()) }
+    }
+}
+
 impl OffsetIndex {
     /// An empty index in memory for a segment with this base.
     #[must_use]
     pub fn new(base: Offset) -> Self {
-        Self { base, table: Table::new(None) }
-    }
-
-    pub(super) fn in_files(base: Offset, files: &Arc<Files>) -> Self {
-        Self { base, table: Table::new(Some((Arc::clone(files), Kind::OffsetIndex))) }
-    }
-
-    /// Takes the file as it is; `None` where its form is wrong, or where it is missing.
-    pub(super) fn load(base: Offset, files: &Arc<Files>) -> io::Result<Option<Self>> {
-        let Some(file) = files.index(Kind::OffsetIndex)? else { return Ok(None) };
-        let bytes = file.read(0..file.len()?)?;
-        let Ok(entries) = check(&bytes) else { return Ok(None) };
-        Ok(Some(Self { base, table: Table::of_file(files, Kind::OffsetIndex, entries.len()) }))
+        Self(Index::new(base))
     }
 
     /// Reads an index file.
@@ -97,25 +99,22 @@ impl OffsetIndex {
     /// # Errors
     /// [`Corruption::Form`] where the bytes are no whole entries, or where these do not rise (zero padding does not).
     pub fn from_bytes(base: Offset, bytes: &[u8]) -> Result<Self, Corruption> {
-        let index = Self::new(base);
-        check(bytes)?.for_each(|entry| index.table.push(entry));
-        Ok(index)
+        Index::from_bytes(base, bytes).map(Self)
     }
 
     /// The index file's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.len() * Raw::BYTES);
-        self.table.entries().iter().for_each(|entry| entry.write(&mut bytes));
-        bytes
+        self.0.to_bytes()
     }
 
     /// The greatest entry at or below `offset`; the segment's start where there is none, or where the index file
     /// cannot be read: an index only says where to begin looking.
     #[must_use]
     pub fn lookup(&self, offset: Offset) -> IndexEntry {
-        let found = self.table.last_where(|entry| self.offset(*entry) <= offset).ok().flatten();
-        found.map_or(IndexEntry { offset: self.base, position: 0 }, |entry| self.entry(entry))
+        let base = self.0.base();
+        let found = self.0.last_where(|entry| absolute(entry.offset, base) <= offset);
+        found.unwrap_or(IndexEntry { offset: base, position: 0 })
     }
 
     /// The first entry whose position lies behind `position`.
@@ -125,32 +124,31 @@ impl OffsetIndex {
 
     /// The last entry whose position lies before `position`.
     pub(super) fn before(&self, position: u64) -> Option<IndexEntry> {
-        let found = self.table.last_where(|entry| u64::from(entry.position.cast_unsigned()) < position);
-        found.ok().flatten().map(|entry| self.entry(entry))
+        self.0.last_where(|entry| u64::from(entry.position.cast_unsigned()) < position)
     }
 
     /// Its last entry.
     #[must_use]
     pub fn last(&self) -> Option<IndexEntry> {
-        self.table.last().map(|entry| self.entry(entry))
+        self.0.last()
     }
 
     /// Its first entry.
     #[must_use]
     pub fn first(&self) -> Option<IndexEntry> {
-        self.table.get(0).map(|entry| self.entry(entry))
+        self.0.first()
     }
 
     /// All entries, in order.
     #[must_use]
     pub fn entries(&self) -> Vec<IndexEntry> {
-        self.table.entries().into_iter().map(|entry| self.entry(entry)).collect()
+        self.0.entries()
     }
 
     /// How many entries it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.0.len()
     }
 
     /// Whether it has none.
@@ -161,60 +159,11 @@ impl OffsetIndex {
 
     /// Adds an entry. Says whether it was taken: it must lie behind the last one, and within 2^31 − 1 of the base.
     pub fn append(&mut self, entry: IndexEntry) -> bool {
-        self.push(entry)
-    }
-
-    /// [`OffsetIndex::append`] for the one writer of an index that readers share.
-    pub(super) fn push(&self, entry: IndexEntry) -> bool {
-        let offset = entry.offset.0.checked_sub(self.base.0).and_then(|offset| i32::try_from(offset).ok());
-        let (Some(offset), Ok(position)) = (offset, i32::try_from(entry.position)) else { return false };
-        if self.table.last().is_some_and(|last| last.offset >= offset || last.position >= position) {
-            return false;
-        }
-        self.table.push(Raw { offset, position });
-        true
+        self.0.push(entry)
     }
 
     /// Drops the entries at and behind `offset`.
     pub fn truncate(&mut self, offset: Offset) {
-        *self = self.truncated(|entry| entry.offset < offset);
+        self.0 = self.0.truncated(|entry| entry.offset < offset);
     }
-
-    /// The front part of the entries for which `keep` holds.
-    pub(super) fn truncated(&self, keep: impl Fn(&IndexEntry) -> bool) -> Self {
-        Self { base: self.base, table: self.table.truncated(self.entries().partition_point(keep)) }
-    }
-
-    pub(super) fn table(&self) -> &Table<impl Entry, 1> {
-        &self.table
-    }
-
-    /// The same index with everything in the file, where it has been written out.
-    pub(super) fn forgotten(&self) -> Option<Self> {
-        Some(Self { base: self.base, table: self.table.forgotten()? })
-    }
-
-    fn offset(&self, entry: Raw) -> Offset {
-        self.base.plus(u64::from(entry.offset.cast_unsigned()))
-    }
-
-    fn entry(&self, entry: Raw) -> IndexEntry {
-        IndexEntry { offset: self.offset(entry), position: u64::from(entry.position.cast_unsigned()) }
-    }
-}
-
-/// The entries of a file whose form is right.
-fn check(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = Raw> + '_, Corruption> {
-    let entries = || bytes.chunks_exact(Raw::BYTES).map(Raw::parse);
-    if !bytes.len().is_multiple_of(Raw::BYTES) {
-        return Err(Corruption::Form(format!("{} bytes are no whole entries of an offset index", bytes.len())));
-    }
-    let mut last = Raw { offset: -1, position: -1 };
-    for (number, entry) in entries().enumerate() {
-        if entry.offset <= last.offset || entry.position <= last.position {
-            return Err(Corruption::Form(format!("entry {number} of the offset index does not rise")));
-        }
-        last = entry;
-    }
-    Ok(entries())
 }

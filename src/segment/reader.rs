@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::check;
 use super::files::{Files, Kind};
+use super::index::Index;
 use super::indexer::{index_damaged_log, index_log};
 use super::offset_index::OffsetIndex;
 use super::rules::Rules;
@@ -160,7 +161,7 @@ impl SegmentReader {
         }
         let loaded = self.open_index(rules, |picture| {
             if picture.offsets.is_none() {
-                let found = OffsetIndex::load(self.base, &self.files)?;
+                let found = Index::load(self.base, &self.files)?.map(OffsetIndex);
                 picture.offsets = match found {
                     Some(found) if check::offsets_agree(self, &found)? => Some(Arc::new(found)),
                     _ => None,
@@ -179,7 +180,7 @@ impl SegmentReader {
         let offsets = self.offsets(rules)?;
         let loaded = self.open_index(rules, |picture| {
             if picture.times.is_none() {
-                let found = TimeIndex::load(self.base, &self.files)?;
+                let found = Index::load(self.base, &self.files)?.map(TimeIndex);
                 picture.times = match found {
                     Some(found) if check::times_agree(self, &found, &offsets)? => Some(Arc::new(found)),
                     _ => None,
@@ -222,7 +223,10 @@ impl SegmentReader {
     fn build(&self, rules: &Rules<'_>) -> Result<Picture> {
         let (log, end, interval) = (self.files.log(), self.size(), self.config.index_interval_bytes);
         let read = |e| self.files.error("read", Kind::Log, e);
-        let empty = || (OffsetIndex::in_files(self.base, &self.files), TimeIndex::in_files(self.base, &self.files));
+        let empty = || {
+            let (offsets, times) = (Index::in_files(self.base, &self.files), Index::in_files(self.base, &self.files));
+            (OffsetIndex(offsets), TimeIndex(times))
+        };
         let (mut offsets, mut times) = empty();
         if !index_log(log.as_ref(), end, interval, rules, &offsets, &times).map_err(read)? {
             (offsets, times) = empty();
@@ -246,21 +250,7 @@ impl SegmentReader {
 
 /// Writes indexes out and lets go of their memory; one that cannot be written stays in memory.
 pub(super) fn written(offsets: Arc<OffsetIndex>, times: Arc<TimeIndex>, built: bool) -> Picture {
-    let offsets = match offsets.table().write_all() {
-        Ok(()) => offsets.forgotten().map_or(offsets, Arc::new),
-        Err(error) => unwritten(offsets, &error),
-    };
-    let times = match times.table().write_all() {
-        Ok(()) => times.forgotten().map_or(times, Arc::new),
-        Err(error) => unwritten(times, &error),
-    };
+    let offsets = offsets.0.written().map_or(offsets, |index| Arc::new(OffsetIndex(index)));
+    let times = times.0.written().map_or(times, |index| Arc::new(TimeIndex(index)));
     Picture { offsets: Some(offsets), times: Some(times), built }
-}
-
-/// An index that cannot be written out costs memory now and a rebuild later, nothing else.
-#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "there is nobody to tell"))]
-pub(super) fn unwritten<T>(index: T, error: &io::Error) -> T {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(%error, "an index could not be written out; it is rebuilt when it is next opened");
-    index
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use super::AbortedTransaction;
 use super::files::Kind;
+use super::index::Index;
 use super::indexer::Indexer;
 use super::offset_index::OffsetIndex;
 use super::reader::written;
@@ -160,8 +161,8 @@ impl Segment {
             end: self.size(),
             rules,
             options: *options,
-            offsets: OffsetIndex::in_files(base, &self.reader.files),
-            times: TimeIndex::in_files(base, &self.reader.files),
+            offsets: OffsetIndex(Index::in_files(base, &self.reader.files)),
+            times: TimeIndex(Index::in_files(base, &self.reader.files)),
             indexer: Indexer::new(self.config.index_interval_bytes),
             aborted: Vec::new(),
             found: SegmentRecovery::default(),

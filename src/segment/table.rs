@@ -10,6 +10,7 @@
 
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::{Files, Kind};
@@ -157,6 +158,11 @@ impl<E: Entry, const WORDS: usize> Table<E, WORDS> {
         }
         self.written.store(from + count, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Where its file is; `None` where it lives in memory alone.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.file.as_ref().map(|(files, kind)| files.path(*kind))
     }
 
     /// The same entries, all of them in the file; they must have been written out.

@@ -11,11 +11,9 @@
 //! than the last entry's is not entered. A closed segment's last entry holds its greatest timestamp. The file is a
 //! hint like the offset index (FORMATS 9).
 
-use std::io;
-use std::sync::Arc;
-
-use super::files::{Files, Kind};
-use super::table::{Entry, Table};
+use super::files::Kind;
+use super::index::{Index, IndexedEntry, absolute, relative};
+use super::table::Entry;
 use crate::error::Corruption;
 use crate::types::{Offset, Timestamp};
 
@@ -40,14 +38,11 @@ pub struct TimeIndexEntry {
 /// assert_eq!(index.lookup(Timestamp(49)), None);
 /// ```
 #[derive(Debug)]
-pub struct TimeIndex {
-    base: Offset,
-    table: Table<Raw, 2>,
-}
+pub struct TimeIndex(pub(super) Index<Raw, 2>);
 
 /// An entry as it lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Raw {
+pub(super) struct Raw {
     timestamp: i64,
     offset: i32,
 }
@@ -78,23 +73,30 @@ impl Entry for Raw {
     }
 }
 
+impl IndexedEntry for Raw {
+    type Meaning = TimeIndexEntry;
+    const KIND: Kind = Kind::TimeIndex;
+    const NAME: &'static str = "time index";
+    const LEAST: Self = Self { timestamp: -1, offset: 0 };
+
+    fn rises(&self, last: &Self) -> bool {
+        self.timestamp > last.timestamp && self.offset >= last.offset
+    }
+
+    fn saying(entry: TimeIndexEntry, base: Offset) -> Option<Self> {
+        Some(Self { timestamp: entry.timestamp.0, offset: relative(entry.offset, base)? })
+    }
+
+    fn meaning(self, base: Offset) -> TimeIndexEntry {
+        TimeIndexEntry { timestamp: Timestamp(self.timestamp), offset: absolute(self.offset, base) }
+    }
+}
+
 impl TimeIndex {
     /// An empty index in memory for a segment with this base.
     #[must_use]
     pub fn new(base: Offset) -> Self {
-        Self { base, table: Table::new(None) }
-    }
-
-    pub(super) fn in_files(base: Offset, files: &Arc<Files>) -> Self {
-        Self { base, table: Table::new(Some((Arc::clone(files), Kind::TimeIndex))) }
-    }
-
-    /// Takes the file as it is; `None` where its form is wrong, or where it is missing.
-    pub(super) fn load(base: Offset, files: &Arc<Files>) -> io::Result<Option<Self>> {
-        let Some(file) = files.index(Kind::TimeIndex)? else { return Ok(None) };
-        let bytes = file.read(0..file.len()?)?;
-        let Ok(entries) = check(&bytes) else { return Ok(None) };
-        Ok(Some(Self { base, table: Table::of_file(files, Kind::TimeIndex, entries.len()) }))
+        Self(Index::new(base))
     }
 
     /// Reads an index file.
@@ -102,49 +104,44 @@ impl TimeIndex {
     /// # Errors
     /// [`Corruption::Form`] where the bytes are no whole entries, or where these do not rise (zero padding does not).
     pub fn from_bytes(base: Offset, bytes: &[u8]) -> Result<Self, Corruption> {
-        let index = Self::new(base);
-        check(bytes)?.for_each(|entry| index.table.push(entry));
-        Ok(index)
+        Index::from_bytes(base, bytes).map(Self)
     }
 
     /// The index file's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.len() * Raw::BYTES);
-        self.table.entries().iter().for_each(|entry| entry.write(&mut bytes));
-        bytes
+        self.0.to_bytes()
     }
 
     /// The last entry whose timestamp is at or before `timestamp`; `None` where there is none, or where the index
     /// file cannot be read: then the search begins at the segment's start.
     #[must_use]
     pub fn lookup(&self, timestamp: Timestamp) -> Option<TimeIndexEntry> {
-        let found = self.table.last_where(|entry| entry.timestamp <= timestamp.0).ok().flatten();
-        found.map(|entry| self.entry(entry))
+        self.0.last_where(|entry| entry.timestamp <= timestamp.0)
     }
 
     /// Its last entry.
     #[must_use]
     pub fn last(&self) -> Option<TimeIndexEntry> {
-        self.table.last().map(|entry| self.entry(entry))
+        self.0.last()
     }
 
     /// Its first entry.
     #[must_use]
     pub fn first(&self) -> Option<TimeIndexEntry> {
-        self.table.get(0).map(|entry| self.entry(entry))
+        self.0.first()
     }
 
     /// All entries, in order.
     #[must_use]
     pub fn entries(&self) -> Vec<TimeIndexEntry> {
-        self.table.entries().into_iter().map(|entry| self.entry(entry)).collect()
+        self.0.entries()
     }
 
     /// How many entries it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.0.len()
     }
 
     /// Whether it has none.
@@ -156,60 +153,11 @@ impl TimeIndex {
     /// Adds an entry. Says whether it was taken: its timestamp must be later than the last entry's, its offset no
     /// less, and within 2^31 − 1 of the base.
     pub fn append(&mut self, entry: TimeIndexEntry) -> bool {
-        self.push(entry)
-    }
-
-    /// [`TimeIndex::append`] for the one writer of an index that readers share.
-    pub(super) fn push(&self, entry: TimeIndexEntry) -> bool {
-        let offset = entry.offset.0.checked_sub(self.base.0).and_then(|offset| i32::try_from(offset).ok());
-        let Some(offset) = offset.filter(|_| entry.timestamp.0 >= 0) else { return false };
-        if self.table.last().is_some_and(|last| last.timestamp >= entry.timestamp.0 || last.offset > offset) {
-            return false;
-        }
-        self.table.push(Raw { timestamp: entry.timestamp.0, offset });
-        true
+        self.0.push(entry)
     }
 
     /// Drops the entries at and behind `offset`.
     pub fn truncate(&mut self, offset: Offset) {
-        *self = self.truncated(offset);
+        self.0 = self.0.truncated(|entry| entry.offset < offset);
     }
-
-    /// The entries below `offset`.
-    pub(super) fn truncated(&self, offset: Offset) -> Self {
-        let count = self.entries().partition_point(|entry| entry.offset < offset);
-        Self { base: self.base, table: self.table.truncated(count) }
-    }
-
-    pub(super) fn table(&self) -> &Table<impl Entry, 2> {
-        &self.table
-    }
-
-    /// The same index with everything in the file, where it has been written out.
-    pub(super) fn forgotten(&self) -> Option<Self> {
-        Some(Self { base: self.base, table: self.table.forgotten()? })
-    }
-
-    fn entry(&self, entry: Raw) -> TimeIndexEntry {
-        TimeIndexEntry {
-            timestamp: Timestamp(entry.timestamp),
-            offset: self.base.plus(u64::from(entry.offset.cast_unsigned())),
-        }
-    }
-}
-
-/// The entries of a file whose form is right.
-fn check(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = Raw> + '_, Corruption> {
-    let entries = || bytes.chunks_exact(Raw::BYTES).map(Raw::parse);
-    if !bytes.len().is_multiple_of(Raw::BYTES) {
-        return Err(Corruption::Form(format!("{} bytes are no whole entries of a time index", bytes.len())));
-    }
-    let mut last = Raw { timestamp: -1, offset: 0 };
-    for (number, entry) in entries().enumerate() {
-        if entry.timestamp <= last.timestamp || entry.offset < last.offset {
-            return Err(Corruption::Form(format!("entry {number} of the time index does not rise")));
-        }
-        last = entry;
-    }
-    Ok(entries())
 }

@@ -22,9 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::files::{self, Files, Kind};
+use super::index::Index;
 use super::indexer::Indexer;
 use super::offset_index::OffsetIndex;
-use super::reader::{Picture, SegmentReader, unwritten, written};
+use super::reader::{Picture, SegmentReader, written};
 use super::roll::{self, Fill};
 use super::rules::Rules;
 use super::time_index::TimeIndex;
@@ -113,8 +114,8 @@ impl Segment {
         let mut segment = Self::new(storage, directory, base, 0, config, true)?;
         segment.created = Some(created);
         segment.go_live(
-            Arc::new(OffsetIndex::in_files(base, &segment.reader.files)),
-            Arc::new(TimeIndex::in_files(base, &segment.reader.files)),
+            Arc::new(OffsetIndex(Index::in_files(base, &segment.reader.files))),
+            Arc::new(TimeIndex(Index::in_files(base, &segment.reader.files))),
             Indexer::new(config.index_interval_bytes),
             None,
         );
@@ -233,8 +234,8 @@ impl Segment {
             at += header.size();
         }
         if added {
-            let blocks = live.offsets.table().write_blocks().and_then(|()| live.times.table().write_blocks());
-            blocks.unwrap_or_else(|error| unwritten((), &error));
+            live.offsets.0.write_blocks();
+            live.times.0.write_blocks();
         }
     }
 
@@ -279,8 +280,10 @@ impl Segment {
         let offsets = self.reader.offsets(&rules)?;
         let last = offsets.last();
         let end = last.map_or(self.reader.base, |entry| entry.offset.plus(1));
-        let times =
-            if times.last().is_some_and(|entry| entry.offset >= end) { Arc::new(times.truncated(end)) } else { times };
+        let times = match times.last() {
+            Some(last) if last.offset >= end => Arc::new(TimeIndex(times.0.truncated(|entry| entry.offset < end))),
+            _ => times,
+        };
         let mut indexer = Indexer::new(self.config.index_interval_bytes);
         indexer.last_position = last.map_or(0, |entry| entry.position);
         indexer.max = times.last();

@@ -123,10 +123,10 @@ impl Flaw {
 pub(crate) struct OffsetCheckpoint;
 
 impl OffsetCheckpoint {
-    /// Reads the file; a missing one is empty.
-    pub(crate) fn read(storage: &dyn Storage, path: &Path) -> Result<BTreeMap<TopicPartition, Offset>> {
-        let bytes = read_all(storage, path, CHECKPOINT_BYTES_MAX)?.unwrap_or_default();
-        Self::parse(&bytes).map_err(|flaw| flaw.in_file(path))
+    /// Reads the file; `None` where there is none.
+    pub(crate) fn read(storage: &dyn Storage, path: &Path) -> Result<Option<BTreeMap<TopicPartition, Offset>>> {
+        let bytes = read_all(storage, path, CHECKPOINT_BYTES_MAX)?;
+        bytes.map(|bytes| Self::parse(&bytes)).transpose().map_err(|flaw| flaw.in_file(path))
     }
 
     /// Replaces the file.
@@ -154,11 +154,11 @@ impl OffsetCheckpoint {
     }
 }
 
-/// Reads a `leader-epoch-checkpoint`, in the order of the file; a missing one is empty. Whether epochs and
+/// Reads a `leader-epoch-checkpoint`, in the order of the file; `None` where there is none. Whether epochs and
 /// offsets rise is not checked here.
-pub(crate) fn read_epochs(storage: &dyn Storage, path: &Path) -> Result<Vec<(LeaderEpoch, Offset)>> {
-    let bytes = read_all(storage, path, CHECKPOINT_BYTES_MAX)?.unwrap_or_default();
-    parse_epochs(&bytes).map_err(|flaw| flaw.in_file(path))
+pub(crate) fn read_epochs(storage: &dyn Storage, path: &Path) -> Result<Option<Vec<(LeaderEpoch, Offset)>>> {
+    let bytes = read_all(storage, path, CHECKPOINT_BYTES_MAX)?;
+    bytes.map(|bytes| parse_epochs(&bytes)).transpose().map_err(|flaw| flaw.in_file(path))
 }
 
 /// Replaces a `leader-epoch-checkpoint`.

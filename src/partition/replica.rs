@@ -1,0 +1,174 @@
+//! The replica's origin of an append: batches as another copy of the log has them.
+//!
+//! ```text
+//!   bytes ──parse──▶ whole, checked batches up to the epoch fetched under
+//!         ──sets that fit a segment──▶ history and epochs durable ──roll──▶ write        (append.rs)
+//! ```
+//!
+//! Offsets, leader epochs and compression stay as they are. All batches are parsed and checked before the first is
+//! written. A set is one write, so readers see all of it or none; a set that is refused leaves those before it.
+
+use super::append::NO_OFFSETS_LEFT;
+use super::{Appended, Inner, Partition, Writer};
+use crate::error::{Corruption, Error, Result};
+use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
+use crate::types::{LeaderEpoch, Offset};
+
+impl Partition {
+    /// Appends batches as another copy of this log has them: offsets, leader epochs and compression are kept.
+    ///
+    /// `batches` is a piece of a log; a batch that is cut off at its end is left out, and so is everything from the
+    /// first batch on whose leader epoch is later than `epoch`, the one that the copy is fetching under. Batches
+    /// begin at or behind the end and rise; gaps are what compaction left.
+    ///
+    /// # Errors
+    /// [`Error::InvalidBatch`] where one is damaged or steps back, [`Error::UnexpectedEnd`] where the first begins
+    /// below the end, [`Error::BatchTooLarge`] where one does not fit a segment, and what [`Partition::append`]
+    /// answers about the partition. A batch before the one that failed may have been appended.
+    pub fn append_replica(&self, batches: &[u8], epoch: LeaderEpoch) -> Result<Appended<'_>> {
+        self.inner.check_writable()?;
+        let headers = parse_replica(batches, epoch)?;
+        let mut writer = self.inner.writer.lock();
+        self.inner.check_writable()?;
+        let appended = self.inner.append_replica(&mut writer, batches, &headers);
+        let end = self.inner.picture.end();
+        let generation = self.inner.sync.generation();
+        drop(writer);
+        self.inner.changed.notify();
+        let offsets = appended?..end;
+        Ok(Appended { offsets, partition: self, generation })
+    }
+}
+
+impl Inner {
+    /// Appends a replica's batches in sets that fit a segment; answers where the first begins.
+    fn append_replica(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<Offset> {
+        let end = self.picture.end();
+        let Some(first) = headers.first() else { return Ok(end) };
+        if first.base_offset() < end && !self.replace_empty(writer, first)? {
+            return Err(Error::UnexpectedEnd { expected: first.base_offset(), end });
+        }
+        let mut rest = bytes;
+        let mut pending = headers;
+        while !pending.is_empty() {
+            let (count, size) = fitting(pending, u64::from(self.config.segment_bytes))?;
+            let (set, behind) = pending.split_at(count);
+            let (set_bytes, rest_bytes) = rest.split_at(size);
+            self.prepare_replica_set(writer, set, set_bytes.len() as u64)?;
+            self.write(writer, set_bytes, set)?;
+            (pending, rest) = (behind, rest_bytes);
+        }
+        Ok(first.base_offset())
+    }
+
+    /// An empty log whose end lies inside the first batch (the leader's log begins there) begins anew at its base.
+    fn replace_empty(&self, writer: &mut Writer, first: &BatchHeader) -> Result<bool> {
+        let end = self.picture.end();
+        let is_empty = self.picture.view().log_start == end && writer.active.reader().size() == 0;
+        if !is_empty || first.last_offset() < end {
+            return Ok(false);
+        }
+        self.restart_at(writer, first.base_offset())?;
+        Ok(true)
+    }
+
+    /// Everything that has to be durable before a replica's batches are written.
+    fn prepare_replica_set(&self, writer: &mut Writer, set: &[BatchHeader], bytes: u64) -> Result<()> {
+        let Some(first) = set.first() else { return Ok(()) };
+        let mut due = self.picture.end();
+        let mut history = writer.history;
+        for header in set {
+            history.gaps |= header.base_offset() != due;
+            history.transactions |= header.is_transactional();
+            due = header.next_offset();
+        }
+        self.note(writer, history)?;
+        self.assign_epochs(writer, set)?;
+        self.roll_for(writer, first.base_offset(), bytes, set)
+    }
+
+    /// Makes the epochs that the batches bring durable. An epoch that was begun here and has no record yet gives way.
+    fn assign_epochs(&self, writer: &mut Writer, set: &[BatchHeader]) -> Result<()> {
+        let mut epochs = writer.epochs.clone();
+        let first = set.iter().find_map(BatchHeader::leader_epoch);
+        // An append that failed may have left an epoch that was to begin behind the end.
+        let mut changed = epochs.truncate_from_end(self.picture.end().plus(1));
+        if first.is_some_and(|first| epochs.latest().is_some_and(|latest| first < latest)) {
+            changed |= epochs.truncate_from_end(self.picture.end());
+        }
+        for header in set {
+            if let Some(epoch) =
+                header.leader_epoch().filter(|epoch| epochs.latest().is_none_or(|latest| *epoch > latest))
+            {
+                changed |= epochs.assign(epoch, header.base_offset());
+            }
+        }
+        let latest = epochs.latest();
+        for header in set.iter().filter(|header| header.leader_epoch().is_some()) {
+            let (found, expected) = (header.leader_epoch(), epochs.at(header.base_offset()));
+            if found != expected {
+                let reason = Corruption::Epoch { found: found.map_or(-1, |epoch| epoch.0), expected };
+                return Err(Error::InvalidBatch { position: 0, reason });
+            }
+        }
+        if !changed {
+            return Ok(());
+        }
+        writer.epoch = writer.epoch.max(latest.unwrap_or_default());
+        self.replace_epochs(writer, epochs)
+    }
+}
+
+/// How many of the batches fit one segment together, and their bytes. At least one does, or it is an error.
+fn fitting(headers: &[BatchHeader], segment_bytes: u64) -> Result<(usize, usize)> {
+    let mut count = 0;
+    let mut size = 0_u64;
+    for header in headers {
+        if size + header.size() > segment_bytes {
+            break;
+        }
+        size += header.size();
+        count += 1;
+    }
+    match headers.first() {
+        Some(first) if count == 0 => Err(Error::BatchTooLarge { size: first.size(), limit: segment_bytes }),
+        _ => Ok((count, usize::try_from(size).unwrap_or(usize::MAX))),
+    }
+}
+
+/// Checks a replica's piece of a log: framing, checksums, order. Whole batches up to `epoch` count.
+fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
+    let mut headers: Vec<BatchHeader> = Vec::new();
+    let mut position = 0_usize;
+    while bytes.len() - position >= HEADER_BYTES {
+        let rest = &bytes[position..];
+        let invalid = |reason| Error::InvalidBatch { position: position as u64, reason };
+        let header = BatchHeader::parse(rest).map_err(invalid)?;
+        let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
+        let Some(batch) = rest.get(..size) else { break };
+        if header.leader_epoch().is_some_and(|own| own > epoch) {
+            break;
+        }
+        if header.next_offset() > Offset::MAX {
+            return Err(Error::InvalidRecord(NO_OFFSETS_LEFT));
+        }
+        batch::verify_checksum(batch, &header).map_err(invalid)?;
+        check_epoch(batch, &header).map_err(invalid)?;
+        let due = headers.last().map_or(Offset::ZERO, BatchHeader::next_offset);
+        if header.base_offset() < due {
+            return Err(invalid(Corruption::Order { found: header.base_offset().to_i64(), expected: due }));
+        }
+        headers.push(header);
+        position += size;
+    }
+    Ok(headers)
+}
+
+/// A batch without an epoch says −1; nothing else is below zero.
+fn check_epoch(batch: &[u8], header: &BatchHeader) -> std::result::Result<(), Corruption> {
+    let raw = i32::from_be_bytes(std::array::from_fn(|at| batch.get(12 + at).copied().unwrap_or_default()));
+    if header.leader_epoch().is_none() && raw != -1 {
+        return Err(Corruption::Epoch { found: raw, expected: None });
+    }
+    Ok(())
+}
