@@ -24,7 +24,7 @@ use super::home::History;
 use super::{Inner, Partition, Writer};
 use bytes::Bytes;
 
-use crate::config::{Commits, TimestampType};
+use crate::config::Commits;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::record::batch::{self, BatchHeader};
@@ -83,7 +83,7 @@ impl Partition {
         inner.check_writable()?;
         let append_time = inner.check_client(batch)?;
         let header = *batch.seal(append_time)?;
-        let limit = inner.config.batch_limit();
+        let limit = inner.settings.batch_limit();
         if header.size() > limit {
             return Err(Error::BatchTooLarge { size: header.size(), limit });
         }
@@ -122,13 +122,13 @@ impl Partition {
 impl Inner {
     /// What can be said of a client's batch without the lock. Answers the append time where the log stamps.
     fn check_client(&self, batch: &BatchBuilder) -> Result<Option<Timestamp>> {
-        if let Some(index) = batch.first_null_key().filter(|_| self.config.cleanup.compacts()) {
+        if let Some(index) = batch.first_null_key().filter(|_| self.settings.compacts()) {
             return Err(Error::NullKey { index });
         }
-        if self.config.timestamp_type == TimestampType::LogAppendTime {
+        if self.settings.stamps() {
             return Ok(Some(self.clock.wall()));
         }
-        if self.config.timestamp_before_max.is_some() || self.config.timestamp_after_max.is_some() {
+        if self.settings.bounds_timestamps() {
             self.check_timestamps(batch)?;
         }
         Ok(None)
@@ -138,8 +138,12 @@ impl Inner {
         let Some((least, greatest)) = batch.timestamps() else { return Ok(()) };
         let now = self.clock.wall().0;
         let millis = |bound: Duration| i64::try_from(bound.as_millis()).unwrap_or(i64::MAX);
-        let earliest = self.config.timestamp_before_max.map(|bound| now.saturating_sub(millis(bound)));
-        let latest = self.config.timestamp_after_max.map(|bound| now.saturating_add(millis(bound)));
+        let (before, after) = {
+            let config = &self.writer.lock().config;
+            (config.timestamp_before_max, config.timestamp_after_max)
+        };
+        let earliest = before.map(|bound| now.saturating_sub(millis(bound)));
+        let latest = after.map(|bound| now.saturating_add(millis(bound)));
         if earliest.is_some_and(|earliest| least.0 < earliest) {
             let reason = "it lies further in the past than timestamp_before_max allows";
             return Err(Error::InvalidTimestamp { timestamp: least, reason });
@@ -225,7 +229,7 @@ impl Inner {
         if transactional {
             self.observe(writer, bytes, headers)?;
         }
-        if !transactional && !self.is_synced() && self.config.commits == Commits::WhenStored {
+        if !transactional && !self.is_synced() && self.commits == Commits::WhenStored {
             self.picture.raise_all(end);
             return Ok(());
         }
@@ -233,6 +237,9 @@ impl Inner {
         if self.is_synced() {
             if self.unsynced_since.load(Ordering::Relaxed) == 0 {
                 self.unsynced_since.store(self.clock.monotonic().0.saturating_add(1), Ordering::Release);
+                if let Some(unsynced) = &self.unsynced {
+                    unsynced.unsynced();
+                }
             }
         } else {
             self.stored(end);
@@ -260,8 +267,10 @@ impl Inner {
         let Some(last) = set.last() else { return Ok(()) };
         let max_timestamp = set.iter().filter_map(BatchHeader::max_timestamp).max();
         let incoming = Incoming { bytes, max_timestamp, last_offset: last.last_offset() };
-        let age = self.config.segment_age;
-        let now = age.map_or(Timestamp::default(), |_| self.clock.wall());
+        let age = writer.config.segment_age;
+        // Wall time counts only where the segment's first batch has none.
+        let by_wall = age.is_some() && writer.active.first_timestamp().is_none();
+        let now = if by_wall { self.clock.wall() } else { Timestamp::default() };
         // An append that failed may have left an empty segment that begins behind this batch.
         let begins_behind = writer.active.base_offset() > base;
         if !begins_behind && writer.active.roll_reason(&incoming, age, now).is_none() {
@@ -288,7 +297,7 @@ impl Inner {
         }
         let home = &self.home;
         let created = self.clock.wall();
-        let next = Segment::create(&home.storage, &home.directory, base, &self.segment_config, created);
+        let next = Segment::create(&home.storage, &home.directory, base, &writer.segment_config, created);
         // Where the empty one is gone there is no segment left to append to.
         let next = next.map_err(|error| if empty { self.poison(error) } else { error })?;
         writer.directory_dirty = true;
@@ -327,7 +336,7 @@ impl Inner {
 
     /// Everything below `end` is stored as the durability demands: readers may see it, unless the host decides.
     pub(super) fn stored(&self, end: Offset) {
-        let high_watermark = match self.config.commits {
+        let high_watermark = match self.commits {
             Commits::WhenStored => end,
             Commits::ByHost => end.min(Offset(self.committed.load(Ordering::Acquire))),
         };

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::books::Mark;
 use super::{Health, Inner, Partition, Writer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -69,7 +70,7 @@ impl Partition {
     pub fn commit_to(&self, offset: Offset) -> Result<()> {
         let inner = &*self.inner;
         inner.check_writable()?;
-        if inner.config.commits != crate::config::Commits::ByHost {
+        if inner.commits != crate::config::Commits::ByHost {
             return Err(Error::Policy("commit_to is for Commits::ByHost: this partition commits what it has stored"));
         }
         let writer = inner.writer.lock();
@@ -232,8 +233,8 @@ impl Inner {
 
     /// Writes the recovery point and the high watermark.
     pub(super) fn write_checkpoints(&self, writer: &mut Writer, now: Moment) -> Result<()> {
-        self.home.write_recovery_point(self.recovery_point())?;
-        self.home.write_high_watermark(self.picture.high_watermark())?;
+        self.home.note(Mark::RecoveryPoint, self.recovery_point())?;
+        self.home.note(Mark::HighWatermark, self.picture.high_watermark())?;
         writer.last_checkpoint = now;
         Ok(())
     }
@@ -259,21 +260,30 @@ impl Inner {
     }
 
     fn shut(&self, writer: &mut Writer) -> Result<()> {
-        writer.active.seal()?;
-        for segment in writer.unsynced.drain(..) {
-            segment.sync()?;
-        }
-        writer.active.reader().sync()?;
-        self.home.sync_directory()?;
         let end = self.picture.end();
+        let was_cut = writer.active.cut_window()?;
+        writer.active.seal()?;
+        let is_synced = self.sync.synced() >= end.0 && writer.unsynced.is_empty() && !writer.directory_dirty;
+        // Of ten thousand partitions most are idle: what nobody has written to needs no sync.
+        if was_cut || !is_synced || self.home.is_alone() {
+            self.shut_files(writer)?;
+        }
         self.sync.raise(end.0);
         if self.is_synced() {
             self.stored(end);
         }
         self.write_checkpoints(writer, self.clock.monotonic())?;
-        self.home.write_log_start(self.picture.view().log_start)?;
-        self.home.write_epochs(writer.epochs.entries())?;
+        self.home.note(Mark::LogStart, self.picture.view().log_start)?;
         self.home.write_clean_marker()
+    }
+
+    fn shut_files(&self, writer: &mut Writer) -> Result<()> {
+        for segment in writer.unsynced.drain(..) {
+            segment.sync()?;
+        }
+        writer.active.reader().sync()?;
+        self.home.sync_directory()?;
+        self.home.write_epochs(writer.epochs.entries())
     }
 }
 

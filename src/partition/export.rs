@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::books::Mark;
 use super::home::{History, Home};
 use super::view::View;
 use super::{Inner, Partition};
@@ -78,9 +79,9 @@ impl Inner {
     ) -> Result<()> {
         target.write_history(history)?;
         target.write_epochs(epochs)?;
-        target.write_log_start(view.log_start)?;
-        target.write_high_watermark(self.picture.high_watermark().min(end))?;
-        target.write_recovery_point(end)?;
+        target.write(Mark::LogStart, view.log_start)?;
+        target.write(Mark::HighWatermark, self.picture.high_watermark().min(end))?;
+        target.write(Mark::RecoveryPoint, end)?;
         if let Some(id) = self.home.read_topic_id()? {
             target.write_topic_id(id)?;
         }

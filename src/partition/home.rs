@@ -1,4 +1,6 @@
-//! The directory of a partition that is opened alone: its lock, its checkpoints, its marker.
+//! The directory of a partition: its lock, its checkpoints, its marker.
+//!
+//! Opened alone, a partition keeps them inside of its own directory:
 //!
 //! ```text
 //!   <parent>/.lock                              taken shared, where it is there
@@ -11,6 +13,9 @@
 //!   <topic>-<n>/leader-epoch-checkpoint, partition.metadata
 //!   <topic>-<n>/history.taffrail                what the records themselves do not tell (below)
 //! ```
+//!
+//! In a log the checkpoints are the log's ([`Books`]), and so are the lock and the marker. What a partition that was once
+//! opened alone has inside counts then (where an inner `.lock` lies), and goes once the log's files have it.
 //!
 //! `history.taffrail`, version 1, is a file of ours: one byte of flags.
 //!
@@ -26,25 +31,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::books::{Books, Mark};
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, partition_metadata};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::trace;
-use crate::types::{LeaderEpoch, Offset, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
 const LOCK: &str = ".lock";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
-const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
-const LOG_START: &str = "log-start-offset-checkpoint";
-const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
-const CLEANED: &str = "cleaner-offset-checkpoint";
 const EPOCHS: &str = "leader-epoch-checkpoint";
 const METADATA: &str = "partition.metadata";
 const HISTORY: &str = "history.taffrail";
 const HISTORY_VERSION: u16 = 1;
 /// More than this release writes, so that a later version is recognised as one.
 const HISTORY_BYTES_MAX: u64 = 4096;
+/// A lock file holds a process id.
+const LOCK_BYTES_MAX: u64 = 64;
 
 /// What ever happened to a partition that its records do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +80,17 @@ pub(super) struct Home {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) directory: PathBuf,
     pub(super) name: TopicPartition,
-    /// Released by close, or when they are dropped.
-    locks: Mutex<Vec<Box<dyn StorageLock>>>,
+    keeper: Keeper,
     /// Whether an inner lock file lay here before this open.
     lock_was_there: bool,
+}
+
+/// Who keeps lock, checkpoints and marker.
+#[derive(Debug)]
+enum Keeper {
+    /// The partition itself. The locks are released by close, or when they are dropped.
+    Alone(Mutex<Vec<Box<dyn StorageLock>>>),
+    Log(Arc<Books>),
 }
 
 impl Home {
@@ -103,13 +114,45 @@ impl Home {
         if !lock_was_there {
             sync_directory(&*storage, directory)?;
         }
-        let locks = Mutex::new(locks);
-        Ok(Self { storage, directory: directory.to_owned(), name, locks, lock_was_there })
+        let keeper = Keeper::Alone(Mutex::new(locks));
+        Ok(Self { storage, directory: directory.to_owned(), name, keeper, lock_was_there })
+    }
+
+    /// Enters a partition's directory inside of a log's, whose lock is held; creates it where it is missing.
+    pub(super) fn enter_in_log(storage: Arc<dyn Storage>, directory: &Path, books: Arc<Books>) -> Result<Self> {
+        let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = TopicPartition::from_directory_name(file_name)?;
+        create_with_parents(&*storage, directory)?;
+        let inner = directory.join(LOCK);
+        let lock_was_there = checkpoint::read_all(&*storage, &inner, LOCK_BYTES_MAX)?.is_some();
+        if lock_was_there {
+            drop(take_lock(&*storage, &inner, LockMode::Exclusive)?);
+        }
+        Ok(Self { storage, directory: directory.to_owned(), name, keeper: Keeper::Log(books), lock_was_there })
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self.keeper, Keeper::Alone(_))
     }
 
     /// Gives the directory free.
     pub(super) fn release(&self) {
-        self.locks.lock().clear();
+        if let Keeper::Alone(locks) = &self.keeper {
+            locks.lock().clear();
+        }
+    }
+
+    /// Removes what a partition opened alone has kept inside, the lock last, now that the log has it.
+    pub(super) fn remove_inner_files(&self) -> Result<()> {
+        if !self.lock_was_there {
+            return Ok(());
+        }
+        for mark in Mark::ALL {
+            self.remove(mark.file_name())?;
+        }
+        self.sync_directory()?;
+        self.remove(LOCK)?;
+        self.sync_directory()
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -144,30 +187,43 @@ impl Home {
 
     /// Whether the last process closed the partition. The inner marker is gone, durably, when this returns.
     pub(super) fn take_clean_marker(&self) -> Result<bool> {
-        let inner = clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER))?;
-        let outer = || {
-            let marker = self.parent_path(CLEAN_MARKER);
-            marker.map_or(Ok(false), |path| clean_marker::is_present(&*self.storage, &path))
-        };
-        Ok(inner || (!self.lock_was_there && outer()?))
+        let inner = || clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER));
+        match (&self.keeper, self.lock_was_there) {
+            (_, true) => inner(),
+            (Keeper::Log(books), false) => Ok(books.was_clean()),
+            (Keeper::Alone(_), false) => {
+                let marker = self.parent_path(CLEAN_MARKER);
+                let outer = marker.map_or(Ok(false), |path| clean_marker::is_present(&*self.storage, &path));
+                Ok(inner()? || outer?)
+            }
+        }
     }
 
+    /// In a log the marker is the log's, written when all of its partitions are closed.
     pub(super) fn write_clean_marker(&self) -> Result<()> {
-        clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER))
+        match &self.keeper {
+            Keeper::Alone(_) => clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER)),
+            Keeper::Log(_) => Ok(()),
+        }
     }
 
     pub(super) fn read_checkpoints(&self) -> Result<Checkpoints> {
         Ok(Checkpoints {
-            recovery_point: self.read_offset(RECOVERY_POINT)?,
-            log_start: self.read_offset(LOG_START)?,
-            high_watermark: self.read_offset(HIGH_WATERMARK)?,
-            cleaned: self.read_offset(CLEANED)?.is_some(),
+            recovery_point: self.read_offset(Mark::RecoveryPoint)?,
+            log_start: self.read_offset(Mark::LogStart)?,
+            high_watermark: self.read_offset(Mark::HighWatermark)?,
+            cleaned: self.read_offset(Mark::Cleaned)?.is_some(),
         })
     }
 
     /// The inner file's entry, else the parent's. A damaged file counts as absent, as in Kafka, with a warning.
-    fn read_offset(&self, name: &str) -> Result<Option<Offset>> {
-        for path in std::iter::once(self.path(name)).chain(self.parent_path(name)) {
+    fn read_offset(&self, mark: Mark) -> Result<Option<Offset>> {
+        let name = mark.file_name();
+        let (inner, outer) = match &self.keeper {
+            Keeper::Alone(_) => (Some(self.path(name)), self.parent_path(name)),
+            Keeper::Log(_) => (Some(self.path(name)).filter(|_| self.lock_was_there), None),
+        };
+        for path in inner.into_iter().chain(outer) {
             match OffsetCheckpoint::read(&*self.storage, &path) {
                 Ok(Some(offsets)) => return Ok(offsets.get(&self.name).copied()),
                 Ok(None) => {}
@@ -177,24 +233,32 @@ impl Home {
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        match &self.keeper {
+            Keeper::Alone(_) => Ok(None),
+            Keeper::Log(books) => Ok(books.entry(mark, &self.name)),
+        }
     }
 
-    pub(super) fn write_recovery_point(&self, offset: Offset) -> Result<()> {
-        self.write_offset(RECOVERY_POINT, offset)
+    /// Sets a checkpoint, durably.
+    pub(super) fn write(&self, mark: Mark, offset: Offset) -> Result<()> {
+        match &self.keeper {
+            Keeper::Alone(_) => {
+                let entries = std::iter::once((self.name.clone(), offset)).collect();
+                OffsetCheckpoint::write(&*self.storage, &self.path(mark.file_name()), &entries)
+            }
+            Keeper::Log(books) => books.write(mark, &self.name, offset),
+        }
     }
 
-    pub(super) fn write_log_start(&self, offset: Offset) -> Result<()> {
-        self.write_offset(LOG_START, offset)
-    }
-
-    pub(super) fn write_high_watermark(&self, offset: Offset) -> Result<()> {
-        self.write_offset(HIGH_WATERMARK, offset)
-    }
-
-    fn write_offset(&self, name: &str, offset: Offset) -> Result<()> {
-        let entries = std::iter::once((self.name.clone(), offset)).collect();
-        OffsetCheckpoint::write(&*self.storage, &self.path(name), &entries)
+    /// Sets a checkpoint that may be lost; in a log it is written with those of the other partitions.
+    pub(super) fn note(&self, mark: Mark, offset: Offset) -> Result<()> {
+        match &self.keeper {
+            Keeper::Alone(_) => self.write(mark, offset),
+            Keeper::Log(books) => {
+                books.note(mark, &self.name, offset);
+                Ok(())
+            }
+        }
     }
 
     /// `None` where the file is missing or damaged: then the batches themselves tell.
@@ -231,6 +295,19 @@ impl Home {
         partition_metadata::read(&*self.storage, &self.path(METADATA))
     }
 
+    /// Makes sure that the directory is the topic's.
+    pub(super) fn settle_topic_id(&self, id: TopicId) -> Result<()> {
+        match self.read_topic_id()? {
+            None => self.write_topic_id(id.0),
+            Some(found) if found == id.0 => Ok(()),
+            Some(found) => Err(Error::WrongCluster {
+                path: self.directory.clone(),
+                found: format!("topic {}", TopicId(found)),
+                expected: format!("topic {id}"),
+            }),
+        }
+    }
+
     pub(super) fn write_topic_id(&self, id: [u8; 16]) -> Result<()> {
         partition_metadata::write(&*self.storage, &self.path(METADATA), &id)
     }
@@ -262,7 +339,7 @@ fn take_lock(storage: &dyn Storage, path: &Path, mode: LockMode) -> Result<Box<d
 
 /// The process id that the holder wrote into the lock file.
 fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
-    let bytes = checkpoint::read_all(storage, path, 64).ok()??;
+    let bytes = checkpoint::read_all(storage, path, LOCK_BYTES_MAX).ok()??;
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 

@@ -67,7 +67,7 @@ impl Partition {
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
         done.removed = inner.retain(&mut writer, now.wall)?;
-        if now.monotonic >= writer.last_checkpoint.after(inner.config.checkpoint_interval) {
+        if now.monotonic >= writer.last_checkpoint.after(writer.config.checkpoint_interval) {
             drop(writer);
             done.segments_synced = inner.sync_sealed()?;
             writer = inner.writer.lock();
@@ -105,7 +105,7 @@ impl Inner {
     pub(super) fn flush_due(&self) -> Option<Moment> {
         let since = self.unsynced_since.load(std::sync::atomic::Ordering::Acquire);
         let since = Moment(since.checked_sub(1)?);
-        Some(since.after(self.config.flush_interval))
+        Some(since.after(self.settings.flush_interval()))
     }
 
     fn let_go_if_idle(&self, writer: &mut Writer, now: Moment) -> Result<bool> {
@@ -113,7 +113,7 @@ impl Inner {
         if writer.idle.0 != end {
             writer.idle = (end, now);
         }
-        if writer.index_dropped || now.since(writer.idle.1) < self.config.idle_after {
+        if writer.index_dropped || now.since(writer.idle.1) < writer.config.idle_after {
             return Ok(false);
         }
         writer.active.drop_index_memory()?;

@@ -10,6 +10,7 @@
 //!   read.rs     view and marks → checked batches; waiting for more
 //!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
 //!   home.rs     the directory's lock, checkpoints and marker   view.rs   what readers see
+//!   books.rs    the checkpoints of all partitions of a log     settings.rs   what may change while it is open
 //! ```
 //!
 //! Order of locks: the writer, then the shared sync's state, then the transactions. No lock is held over a
@@ -20,6 +21,7 @@
 //! done by `sync`, `wait`, a blocking read, and [`Partition::maintain`].
 
 mod append;
+mod books;
 mod durable;
 mod export;
 mod home;
@@ -30,6 +32,7 @@ mod receipt;
 mod recover;
 mod replica;
 mod retention;
+mod settings;
 mod snapshot;
 mod transactions;
 mod trim;
@@ -43,7 +46,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::clock::{Clock, Moment};
-use crate::config::{Durability, PartitionConfig};
+use crate::config::{Commits, PartitionConfig};
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentConfig, SegmentReader};
@@ -51,8 +54,10 @@ use crate::sync::{Event, Mutex, SharedSync};
 use crate::types::{LeaderEpoch, Offset};
 
 pub use append::Appended;
+pub(crate) use books::Books;
 pub use maintain::{Maintenance, Stats};
 pub use open::PartitionBuilder;
+pub(crate) use open::{InLog, Unsynced};
 pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
 pub(crate) use receipt::{Listening, Receipt};
 pub use recover::{Cut, DamagedRange, Recovery};
@@ -62,6 +67,7 @@ pub use truncate::Force;
 pub use view::UpTo;
 
 use home::{History, Home};
+use settings::Settings;
 use transactions::Transactions;
 use view::{Picture, View};
 
@@ -116,8 +122,8 @@ enum Health {
 /// What the handles share.
 struct Inner {
     home: Home,
-    config: PartitionConfig,
-    segment_config: SegmentConfig,
+    settings: Settings,
+    commits: Commits,
     clock: Arc<dyn Clock>,
     picture: Picture,
     writer: Mutex<Writer>,
@@ -129,6 +135,8 @@ struct Inner {
     changed: Event,
     /// When the oldest append that is not synced was made (nanoseconds of `Moment`, plus one); 0 for none.
     unsynced_since: AtomicU64,
+    /// Who is told then.
+    unsynced: Option<Arc<dyn open::Unsynced>>,
     /// Up to where a host that commits by itself has committed.
     committed: AtomicU64,
     health: AtomicU8,
@@ -140,6 +148,8 @@ struct Inner {
 /// What only the holder of the writer lock may touch.
 #[derive(Debug)]
 struct Writer {
+    config: PartitionConfig,
+    segment_config: SegmentConfig,
     active: Segment,
     epochs: Epochs,
     /// The epoch that the next batch of a client gets.
@@ -228,11 +238,6 @@ impl Partition {
 }
 
 impl Inner {
-    /// Whether readers see a record only once it is synced: alone, `Auto` is `Sync`.
-    fn is_synced(&self) -> bool {
-        self.config.durability != Durability::Os
-    }
-
     fn health(&self) -> Health {
         match self.health.load(Ordering::Acquire) {
             0 => Health::Open,

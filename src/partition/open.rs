@@ -1,11 +1,14 @@
 //! Opening and reopening: the directory's lock, recovery, and the state that follows from what was found.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
+use super::books::{Books, Mark};
 use super::home::Home;
 use super::recover::{Loaded, Loader};
+use super::settings::Settings;
 use super::trim::Holds;
 use super::view::Picture;
 use super::{Health, Inner, Partition, Writer};
@@ -15,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::segment::SegmentConfig;
 use crate::storage::{FileStorage, Storage};
 use crate::sync::{Event, Mutex, SharedSync};
-use crate::types::Offset;
+use crate::types::{Offset, TopicId};
 
 /// Opens a [`Partition`] with doors of the host's own.
 ///
@@ -37,12 +40,31 @@ pub struct PartitionBuilder {
     config: PartitionConfig,
     storage: Option<Arc<dyn Storage>>,
     clock: Arc<dyn Clock>,
+    log: Option<InLog>,
+}
+
+/// The log that a partition is opened in.
+#[derive(Debug)]
+pub(crate) struct InLog {
+    pub(crate) books: Arc<Books>,
+    /// The topic's id, which is on the disk before the first record is.
+    pub(crate) topic: TopicId,
+    /// Told when an append needs a sync that nobody may ask for.
+    pub(crate) unsynced: Option<Arc<dyn Unsynced>>,
+    /// Damage with sound batches behind it is an error at open: nothing of it is cut.
+    pub(crate) refuses_damage: bool,
+}
+
+/// Who is told that a partition has something to sync.
+pub(crate) trait Unsynced: Send + Sync + fmt::Debug {
+    /// Called under the writer's lock, once for all that is unsynced then: it must not wait, nor call the partition.
+    fn unsynced(&self);
 }
 
 impl PartitionBuilder {
     pub(super) fn new(directory: &Path) -> Self {
         let (config, clock) = (PartitionConfig::default(), Arc::new(SystemClock));
-        Self { directory: directory.to_owned(), config, storage: None, clock }
+        Self { directory: directory.to_owned(), config, storage: None, clock, log: None }
     }
 
     /// The settings. Default: [`PartitionConfig::default`].
@@ -64,6 +86,12 @@ impl PartitionBuilder {
         self
     }
 
+    /// Opens it as a part of a log, which has its lock and its checkpoints.
+    pub(crate) fn in_log(mut self, log: InLog) -> Self {
+        self.log = Some(log);
+        self
+    }
+
     /// Opens the partition.
     ///
     /// # Errors
@@ -71,7 +99,14 @@ impl PartitionBuilder {
     pub fn open(self) -> Result<Partition> {
         self.config.check()?;
         let storage = self.storage.unwrap_or_else(|| Arc::new(FileStorage::new()));
-        let home = Home::enter(storage, &self.directory)?;
+        let (home, watcher, refuses_damage) = match self.log {
+            None => (Home::enter(storage, &self.directory)?, None, false),
+            Some(log) => {
+                let home = Home::enter_in_log(storage, &self.directory, log.books)?;
+                home.settle_topic_id(log.topic)?;
+                (home, log.unsynced, log.refuses_damage)
+            }
+        };
         let was_clean = home.take_clean_marker()?;
         let segment_config = SegmentConfig::from(&self.config);
         let loaded = Loader {
@@ -81,12 +116,17 @@ impl PartitionBuilder {
             clock: &*self.clock,
             known: &[],
             was_clean,
+            refuses_damage,
             committed: None,
         }
         .load()?;
         let now = self.clock.monotonic();
         let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        let settings = Settings::new(&self.config);
+        let commits = self.config.commits;
         let writer = Writer {
+            config: self.config,
+            segment_config,
             active,
             epochs,
             epoch,
@@ -101,8 +141,8 @@ impl PartitionBuilder {
         };
         let inner = Inner {
             home,
-            config: self.config,
-            segment_config,
+            settings,
+            commits,
             clock: self.clock,
             picture: Picture::new(view, marks),
             writer: Mutex::new(writer),
@@ -111,6 +151,7 @@ impl PartitionBuilder {
             transactions: Mutex::new(transactions),
             changed: Event::new(),
             unsynced_since: AtomicU64::new(0),
+            unsynced: watcher,
             committed: AtomicU64::new(marks.high_watermark.0),
             health: AtomicU8::new(Health::Open as u8),
             poison: Mutex::new(None),
@@ -123,6 +164,19 @@ impl PartitionBuilder {
 }
 
 impl Partition {
+    /// Enters into the log's books what this partition knows better; they are saved with those of the others.
+    pub(crate) fn enter_books(&self) -> Result<()> {
+        let home = &self.inner.home;
+        home.note(Mark::RecoveryPoint, self.inner.recovery_point())?;
+        home.note(Mark::LogStart, self.start())?;
+        home.note(Mark::HighWatermark, self.high_watermark())
+    }
+
+    /// Removes what a partition that was once opened alone keeps inside, now that the log's saved books have it.
+    pub(crate) fn leave_inner_files(&self) -> Result<()> {
+        self.inner.home.remove_inner_files()
+    }
+
     /// Recovers the partition anew from what the disk holds, after a failed write or sync has poisoned it. Handles,
     /// readers and holds stay as they are; what was not acknowledged may be there or not.
     ///
@@ -138,11 +192,12 @@ impl Partition {
         let known = inner.picture.view();
         let loaded = Loader {
             home: &inner.home,
-            config: &inner.config,
-            segment_config: &inner.segment_config,
+            config: &writer.config,
+            segment_config: &writer.segment_config,
             clock: &*inner.clock,
             known: &known.segments,
             was_clean: false,
+            refuses_damage: false,
             committed: Some(Offset(inner.committed.load(Ordering::Acquire))),
         }
         .load()

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Inner;
+use super::books::Mark;
 use super::home::{Checkpoints, History, Home, base_of, number_of};
 use super::open::FIRST_OFFSET;
 use super::transactions::Transactions;
@@ -111,6 +112,8 @@ pub(super) struct Loader<'a> {
     /// Segments that are open already: their files are gone on with, so that what readers hold stays sound.
     pub(super) known: &'a [Arc<SegmentReader>],
     pub(super) was_clean: bool,
+    /// Damage with sound batches behind it is an error.
+    pub(super) refuses_damage: bool,
     /// Up to where a host has committed that this process knows of.
     pub(super) committed: Option<Offset>,
 }
@@ -336,6 +339,10 @@ impl Loader<'_> {
         if let Some(magic) = stop.legacy {
             return Err(Error::LegacyFormat { path, position: stop.position, magic });
         }
+        if self.refuses_damage && !stop.zeros && stop.valid_after.is_some() {
+            let offsets = work.end..work.end;
+            return Err(Error::Corrupt { path, position: stop.position, offsets, reason: stop.reason.clone() });
+        }
         if !stop.zeros {
             let bytes = segment.reader().size().saturating_sub(stop.position);
             let saved_to = match stop.valid_after {
@@ -402,7 +409,7 @@ impl Loader<'_> {
             return Ok(work.recovery_point.min(end));
         }
         self.home.sync_directory()?;
-        self.home.write_recovery_point(end)?;
+        self.home.note(Mark::RecoveryPoint, end)?;
         Ok(end)
     }
 

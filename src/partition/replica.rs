@@ -51,7 +51,7 @@ impl Inner {
         let mut rest = bytes;
         let mut pending = headers;
         while !pending.is_empty() {
-            let (count, size) = fitting(pending, u64::from(self.config.segment_bytes))?;
+            let (count, size) = fitting(pending, u64::from(writer.config.segment_bytes))?;
             let (set, behind) = pending.split_at(count);
             let (set_bytes, rest_bytes) = rest.split_at(size);
             self.prepare_replica_set(writer, set, set_bytes.len() as u64)?;

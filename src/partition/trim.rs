@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use super::retention::{self, Limits, Policy, RemovalReason, Removed, SegmentSummary};
 use super::view::View;
+use super::books::Mark;
 use super::{Inner, Partition, Writer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -116,11 +117,11 @@ impl Partition {
     pub fn delete_records(&self, offset: Option<Offset>) -> Result<Offset> {
         let inner = &*self.inner;
         inner.check_writable()?;
-        if !inner.config.cleanup.deletes() {
-            return Err(Error::Policy("delete_records needs a cleanup that deletes"));
-        }
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
+        if !writer.config.cleanup.deletes() {
+            return Err(Error::Policy("delete_records needs a cleanup that deletes"));
+        }
         let requested = offset.unwrap_or_else(|| self.high_watermark());
         inner.check_in_log(requested.max(self.start()), self.high_watermark())?;
         if let Some(held) = inner.holds.least().filter(|held| *held < requested) {
@@ -162,18 +163,18 @@ impl Inner {
     pub(super) fn retain(&self, writer: &mut Writer, now: Timestamp) -> Result<Vec<Removed>> {
         let view = self.picture.view();
         let summaries = self.summaries();
-        let largest = |index: usize| self.largest_timestamp(&view, index, now);
-        let plan = retention::plan(&summaries, Policy::from(&self.config), self.limits(), now, largest)?;
+        let age = writer.config.retention.age.unwrap_or_default();
+        let oldest = now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        let largest = |index: usize| self.largest_timestamp(&view, index, Timestamp(oldest), now);
+        let plan = retention::plan(&summaries, Policy::from(&writer.config), self.limits(), now, largest)?;
         self.remove_segments(writer, &plan, view.log_start)
     }
 
     /// The index nominates, the batch headers decide: a segment goes by time only if no header in it is younger.
-    fn largest_timestamp(&self, view: &View, index: usize, now: Timestamp) -> Result<Timestamp> {
+    fn largest_timestamp(&self, view: &View, index: usize, oldest: Timestamp, now: Timestamp) -> Result<Timestamp> {
         let Some(segment) = view.segments.get(index) else { return Ok(now) };
-        let age = self.config.retention.age.unwrap_or_default();
-        let oldest = now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let by_index = segment.largest_timestamp()?;
-        if by_index.is_some_and(|largest| largest.0 >= oldest) {
+        if by_index.is_some_and(|largest| largest >= oldest) {
             return Ok(by_index.unwrap_or(now));
         }
         match segment.largest_timestamp_by_headers()? {
@@ -235,10 +236,10 @@ impl Inner {
         }
         let mut epochs = writer.epochs.clone();
         epochs.truncate_from_start(start);
-        let noted = self.home.write_log_start(start).and_then(|()| self.home.write_epochs(epochs.entries()));
+        let noted = self.home.write(Mark::LogStart, start).and_then(|()| self.home.write_epochs(epochs.entries()));
         if let Err(error) = noted {
             // It may be on the disk for all that, and is taken back there.
-            let undone = self.home.write_log_start(view.log_start);
+            let undone = self.home.write(Mark::LogStart, view.log_start);
             let undone = undone.and_then(|()| self.home.write_epochs(writer.epochs.entries()));
             return Err(if undone.is_ok() { error } else { self.poison(error) });
         }

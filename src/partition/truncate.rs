@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use super::home::base_of;
 use super::read::bounds;
 use super::view::View;
+use super::books::Mark;
 use super::{Inner, Partition, Writer};
 use crate::config::Commits;
 use crate::error::{Error, Result};
@@ -73,17 +74,17 @@ impl Inner {
 
     /// The log ends at `to` from now on.
     fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
-        self.home.write_recovery_point(self.recovery_point().min(to))?;
+        self.home.write(Mark::RecoveryPoint, self.recovery_point().min(to))?;
         self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
         self.unsynced_since.store(0, Ordering::Release);
         self.lower_last_stable(writer, to)?;
         self.picture.lower(to);
-        if self.config.commits == Commits::ByHost {
-            self.home.write_high_watermark(self.picture.high_watermark())?;
+        if self.commits == Commits::ByHost {
+            self.home.write(Mark::HighWatermark, self.picture.high_watermark())?;
         }
         // The checkpoint may be ahead of the view, where a removal from the front failed half-way.
-        self.home.write_log_start(view.log_start.min(to))?;
+        self.home.write(Mark::LogStart, view.log_start.min(to))?;
         let kept = view.segments.partition_point(|segment| segment.base_offset() <= to);
         let (kept, gone) = view.segments.split_at(kept);
         self.remove_strays(view)?;
@@ -95,7 +96,7 @@ impl Inner {
                 // Behind a gap the log ends before the offset at which it was cut.
                 let end = writer.active.closed_end()?.unwrap_or(to).min(to);
                 if end < view.log_start.min(to) {
-                    self.home.write_log_start(end)?;
+                    self.home.write(Mark::LogStart, end)?;
                 }
                 self.picture.lower(end);
                 self.sync.reset(self.sync.synced().min(end.0), end.0);
@@ -138,7 +139,7 @@ impl Inner {
     /// No segment is left: the first one begins at `to`.
     fn begin_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
         let home = &self.home;
-        writer.active = Segment::create(&home.storage, &home.directory, to, &self.segment_config, self.clock.wall())?;
+        writer.active = Segment::create(&home.storage, &home.directory, to, &writer.segment_config, self.clock.wall())?;
         home.sync_directory()?;
         self.publish_truncated(writer, &[], to)
     }

@@ -341,6 +341,11 @@ impl Segment {
         roll::roll_reason(&fill, incoming, &self.config, segment_age, now)
     }
 
+    /// The greatest timestamp of the first batch, as far as it is known without looking.
+    pub(crate) fn first_timestamp(&self) -> Option<Timestamp> {
+        self.live.as_ref().and_then(|live| live.first_timestamp)
+    }
+
     /// When the segment was begun; of one that was loaded, when its file was last written before that.
     fn created(&mut self, now: Timestamp) -> Timestamp {
         *self.created.get_or_insert_with(|| self.reader.modified().unwrap_or(now))

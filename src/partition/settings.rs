@@ -1,0 +1,124 @@
+//! The settings of an open partition, which a host may change while it is open.
+//!
+//! Writers use the copy that the writer's lock guards. Beside it stands what is asked without that lock, as atomics:
+//! a change is seen by the next append at the latest.
+
+use std::time::Duration;
+
+use super::{Inner, Partition};
+use crate::config::{Durability, PartitionConfig, TimestampType};
+use crate::error::{Error, Result};
+use crate::segment::SegmentConfig;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const SYNCED: u32 = 1;
+const COMPACTS: u32 = 2;
+const STAMPS: u32 = 4;
+const BOUNDS_TIMESTAMPS: u32 = 8;
+
+/// What is asked without the writer's lock.
+#[derive(Debug)]
+pub(super) struct Settings {
+    flags: AtomicU32,
+    batch_limit: AtomicU64,
+    flush_interval_nanos: AtomicU64,
+}
+
+impl Settings {
+    pub(super) fn new(config: &PartitionConfig) -> Self {
+        let settings =
+            Self { flags: AtomicU32::new(0), batch_limit: AtomicU64::new(0), flush_interval_nanos: AtomicU64::new(0) };
+        settings.set(config);
+        settings
+    }
+
+    fn set(&self, config: &PartitionConfig) {
+        let bounds = config.timestamp_before_max.is_some() || config.timestamp_after_max.is_some();
+        let flag = |holds: bool, flag: u32| if holds { flag } else { 0 };
+        let flags = flag(config.durability != Durability::Os, SYNCED)
+            | flag(config.cleanup.compacts(), COMPACTS)
+            | flag(config.timestamp_type == TimestampType::LogAppendTime, STAMPS)
+            | flag(bounds, BOUNDS_TIMESTAMPS);
+        let interval = u64::try_from(config.flush_interval.as_nanos()).unwrap_or(u64::MAX);
+        self.batch_limit.store(config.batch_limit(), Ordering::Release);
+        self.flush_interval_nanos.store(interval, Ordering::Release);
+        self.flags.store(flags, Ordering::Release);
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Acquire) & flag != 0
+    }
+
+    /// Whether readers see a record only once it is synced: alone, `Auto` is `Sync`.
+    pub(super) fn is_synced(&self) -> bool {
+        self.has(SYNCED)
+    }
+
+    /// Whether every record needs a key.
+    pub(super) fn compacts(&self) -> bool {
+        self.has(COMPACTS)
+    }
+
+    /// Whether the log stamps records itself.
+    pub(super) fn stamps(&self) -> bool {
+        self.has(STAMPS)
+    }
+
+    pub(super) fn bounds_timestamps(&self) -> bool {
+        self.has(BOUNDS_TIMESTAMPS)
+    }
+
+    pub(super) fn batch_limit(&self) -> u64 {
+        self.batch_limit.load(Ordering::Acquire)
+    }
+
+    pub(super) fn flush_interval(&self) -> Duration {
+        Duration::from_nanos(self.flush_interval_nanos.load(Ordering::Acquire))
+    }
+}
+
+impl Partition {
+    /// The settings as they are now.
+    pub fn config(&self) -> PartitionConfig {
+        self.inner.writer.lock().config.clone()
+    }
+
+    /// Changes the settings. What they say of segments (sizes, indexes) holds from the next segment on. One that
+    /// becomes synced syncs all it has before this returns.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] where they contradict each other, or say otherwise who commits; what a sync failed with.
+    pub fn set_config(&self, config: PartitionConfig) -> Result<()> {
+        let inner = &*self.inner;
+        config.check()?;
+        if config.commits != inner.commits {
+            let reason = "who commits is settled when a partition is opened".to_owned();
+            return Err(Error::InvalidConfig { setting: "commits", reason });
+        }
+        inner.check_writable()?;
+        let mut writer = inner.writer.lock();
+        inner.check_health()?;
+        let (was_synced, compacts) = (inner.is_synced(), config.cleanup.compacts());
+        writer.segment_config = SegmentConfig::from(&config);
+        inner.settings.set(&config);
+        writer.config = config;
+        if compacts && inner.picture.view().contiguous {
+            inner.picture.publish(inner.next_view(|view| view.contiguous = false));
+        }
+        if was_synced && !inner.is_synced() {
+            inner.unsynced_since.store(0, Ordering::Release);
+            inner.stored(inner.picture.end());
+        }
+        let becomes_synced = !was_synced && inner.is_synced();
+        drop(writer);
+        inner.changed.notify();
+        if becomes_synced { inner.flush() } else { Ok(()) }
+    }
+}
+
+impl Inner {
+    /// Whether readers see a record only once it is synced.
+    pub(super) fn is_synced(&self) -> bool {
+        self.settings.is_synced()
+    }
+}
