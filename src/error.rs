@@ -396,12 +396,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory => {
-                    ErrorKind::Fix
-                }
-                _ => ErrorKind::Retry,
-            },
+            Self::Io { source, .. } => kind_of(source),
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::CorruptCatalogue { .. } => ErrorKind::Restore,
             Self::UnexpectedEnd { .. }
             | Self::Superseded { .. }
@@ -412,5 +407,22 @@ impl Error {
             Self::Poisoned { .. } => ErrorKind::Reopen,
             _ => ErrorKind::Fix,
         }
+    }
+}
+
+/// What the path leads to, or what may be done there, does not change by itself; everything else may pass.
+fn kind_of(error: &io::Error) -> ErrorKind {
+    /// Symbolic links that lead to each other: `io::ErrorKind` has no stable name for it.
+    const ELOOP: i32 = if cfg!(target_os = "linux") { 40 } else { 62 };
+    match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::AlreadyExists
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::InvalidFilename => ErrorKind::Fix,
+        _ if error.raw_os_error() == Some(ELOOP) => ErrorKind::Fix,
+        _ => ErrorKind::Retry,
     }
 }
