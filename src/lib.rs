@@ -89,7 +89,10 @@ pub use storage::{
     BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
     StorageLock,
 };
-pub use types::{Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
+pub use types::{
+    Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    TopicPartition,
+};
 
 /// The program in the README runs.
 #[cfg(doctest)]

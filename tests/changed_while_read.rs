@@ -68,6 +68,10 @@ impl Storage for Interrupted {
         self.disk.remove(path)
     }
 
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.storage.remove_directory(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)
     }

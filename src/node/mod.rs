@@ -3,6 +3,8 @@
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
 //! ([`Node::wait`]): with threads in the background they sleep, without any they do what falls due themselves.
 
+mod home;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -122,6 +124,9 @@ impl Node {
     pub(crate) fn tick(&self) {
         let now = self.clock.now();
         let timed: Vec<_> = self.timed.lock().iter().filter_map(Weak::upgrade).collect();
-        timed.iter().filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic)).for_each(|timed| timed.run(now));
+        timed
+            .iter()
+            .filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic))
+            .for_each(|timed| timed.run(now));
     }
 }

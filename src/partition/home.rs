@@ -34,6 +34,9 @@ use std::sync::Arc;
 use super::books::{Books, Mark};
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, partition_metadata};
+use crate::storage::directory::{
+    LOCK_BYTES_MAX, create_with_parents, list, parent_of, sync_ancestors, sync_directory, take_lock,
+};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::trace;
@@ -47,8 +50,6 @@ const HISTORY: &str = "history.taffrail";
 const HISTORY_VERSION: u16 = 1;
 /// More than this release writes, so that a later version is recognised as one.
 const HISTORY_BYTES_MAX: u64 = 4096;
-/// A lock file holds a process id.
-const LOCK_BYTES_MAX: u64 = 64;
 
 /// What ever happened to a partition that its records do not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,57 +316,6 @@ impl Home {
     fn parent_path(&self, name: &str) -> Option<PathBuf> {
         parent_of(&self.directory).map(|parent| parent.join(name))
     }
-}
-
-fn parent_of(directory: &Path) -> Option<&Path> {
-    let parent = directory.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-    parent.filter(|parent| *parent != directory)
-}
-
-fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<Entry>> {
-    storage.list(directory).map_err(|error| Error::io("list", directory, error))
-}
-
-fn sync_directory(storage: &dyn Storage, directory: &Path) -> Result<()> {
-    storage.sync_directory(directory).map_err(|error| Error::io("sync", directory, error))
-}
-
-fn take_lock(storage: &dyn Storage, path: &Path, mode: LockMode) -> Result<Box<dyn StorageLock>> {
-    storage.lock(path, mode).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => Error::Locked { path: path.to_owned(), owner: owner_of(storage, path) },
-        _ => Error::io("lock", path, error),
-    })
-}
-
-/// The process id that the holder wrote into the lock file.
-fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
-    let bytes = checkpoint::read_all(storage, path, LOCK_BYTES_MAX).ok()??;
-    std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
-}
-
-/// Creates a directory and what is missing above it, each durable in its parent before the next.
-fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
-    match storage.list(directory) {
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::io("list", directory, error)),
-    }
-    let parent = parent_of(directory);
-    if let Some(parent) = parent {
-        create_with_parents(storage, parent)?;
-    }
-    storage.create_directory(directory).map_err(|error| Error::io("create", directory, error))?;
-    parent.map_or(Ok(()), |parent| sync_directory(storage, parent))
-}
-
-/// Makes the way to a directory durable: an earlier process may have been killed between creating and syncing it.
-fn sync_ancestors(storage: &dyn Storage, directory: &Path) -> Result<()> {
-    let Some(parent) = parent_of(directory) else { return Ok(()) };
-    sync_directory(storage, parent)?;
-    let above = std::iter::successors(parent_of(parent), |path| parent_of(path));
-    // What lies further up may not be ours to open; whoever made it has made it durable then.
-    above.for_each(|path| drop(storage.sync_directory(path)));
-    Ok(())
 }
 
 /// The base offset in a name that has `suffix` behind twenty digits.

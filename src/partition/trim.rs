@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use super::books::Mark;
 use super::retention::{self, Limits, Policy, RemovalReason, Removed, SegmentSummary};
 use super::view::View;
-use super::books::Mark;
 use super::{Inner, Partition, Writer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::books::Mark;
 use super::home::base_of;
 use super::read::bounds;
 use super::view::View;
-use super::books::Mark;
 use super::{Inner, Partition, Writer};
 use crate::config::Commits;
 use crate::error::{Error, Result};

@@ -24,6 +24,7 @@
 
 mod metadata;
 pub(crate) mod own;
+pub(crate) mod properties;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

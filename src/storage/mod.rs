@@ -16,6 +16,7 @@
 //! 5. What was written is read back by the same process at once, synced or not.
 
 pub(crate) mod checkpoint;
+pub(crate) mod directory;
 mod file;
 mod lend;
 mod map;

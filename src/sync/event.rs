@@ -53,7 +53,12 @@ pub(crate) struct Event {
 
 impl Event {
     pub(crate) fn new() -> Self {
-        Self { waiters: AtomicUsize::new(0), turns: AtomicUsize::new(0), gate: Mutex::new(Vec::new()), changed: Condvar::new() }
+        Self {
+            waiters: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
+            gate: Mutex::new(Vec::new()),
+            changed: Condvar::new(),
+        }
     }
 
     /// Wakes whoever waits. Call it after the change was published, with no lock that a `ready` takes.

@@ -1,0 +1,157 @@
+//! The directory of a log: whose it is, what lies in it, and whether it was closed.
+//!
+//! ```text
+//!   <log>/.lock                    held exclusively while the log is open
+//!   <log>/.kafka_cleanshutdown     written by close, removed before anything is opened
+//!   <log>/meta.properties          the cluster and the node whose directory this is
+//!   <log>/<checkpoints>            see partition/books.rs
+//!   <log>/__taffrail_metadata-0/   the catalogue
+//!   <log>/<topic>-<n>/             the partitions
+//! ```
+//!
+//! A directory that is named as none of these is refused before anything is touched. What a broker has scheduled
+//! for deletion or moves (`*-delete`, `*-future`, `*-stray`) is left where it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::storage::checkpoint::properties::{self, Owner};
+use crate::storage::checkpoint::{clean_marker, partition_metadata};
+use crate::storage::directory::{create_with_parents, list, sync_ancestors, sync_directory, take_lock};
+use crate::storage::{Entry, LockMode, Storage, StorageLock};
+use crate::sync::Mutex;
+use crate::types::{NodeId, TopicId, TopicPartition};
+
+const LOCK: &str = ".lock";
+const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
+const PROPERTIES: &str = "meta.properties";
+
+/// Directories that no log needs and no log minds.
+const IGNORED: &[&str] = &["lost+found", "remote-log-index-cache"];
+/// The ends of names of partitions that a broker is about to remove, to move, or does not know.
+const RETIRED_SUFFIXES: &[&str] = &["-delete", "-future", "-stray"];
+/// How directories of ours begin.
+pub(super) const OWN_PREFIX: &str = "__taffrail_";
+
+/// A partition's directory that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) name: TopicPartition,
+    pub(super) topic: Option<TopicId>,
+}
+
+/// A log's directory, locked.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) directory: PathBuf,
+    lock: Mutex<Option<Box<dyn StorageLock>>>,
+}
+
+impl Home {
+    /// Creates the directory where it is missing, looks whether all in it belongs there, and takes its lock.
+    pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
+        create_with_parents(&*storage, directory)?;
+        let entries = list(&*storage, directory)?;
+        check_directories(directory, &entries)?;
+        let path = directory.join(LOCK);
+        let is_new = !entries.iter().any(|entry| entry.name == LOCK);
+        if is_new {
+            sync_ancestors(&*storage, directory)?;
+        }
+        let lock = take_lock(&*storage, &path, LockMode::Exclusive)?;
+        if is_new {
+            sync_directory(&*storage, directory)?;
+        }
+        Ok(Self { storage, directory: directory.to_owned(), lock: Mutex::new(Some(lock)) })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Whose directory it is; `None` where nobody has said so yet.
+    pub(super) fn owner(&self) -> Result<Option<Owner>> {
+        properties::read(&*self.storage, &self.path(PROPERTIES))
+    }
+
+    pub(super) fn write_owner(&self, cluster: &str, node: NodeId, directory_id: &str) -> Result<()> {
+        properties::write(&*self.storage, &self.path(PROPERTIES), cluster, node, directory_id)
+    }
+
+    /// Whether the last process closed the log. The marker is gone, durably, when this returns.
+    pub(super) fn take_clean_marker(&self) -> Result<bool> {
+        clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER))
+    }
+
+    pub(super) fn write_clean_marker(&self) -> Result<()> {
+        clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER))
+    }
+
+    /// The partitions that lie here, without our own.
+    pub(super) fn partitions(&self) -> Result<Vec<Found>> {
+        let entries = list(&*self.storage, &self.directory)?;
+        let names = entries.iter().filter_map(|entry| partition_of(entry).ok().flatten());
+        names
+            .filter(|name| !name.topic.starts_with(OWN_PREFIX))
+            .map(|name| {
+                let path = self.path(&name.to_string()).join("partition.metadata");
+                let topic = partition_metadata::read(&*self.storage, &path)?.map(TopicId);
+                Ok(Found { name, topic })
+            })
+            .collect()
+    }
+
+    /// Removes a partition's directory with all that is in it, the topic's id last.
+    pub(super) fn remove_partition(&self, name: &TopicPartition) -> Result<()> {
+        const LAST: &str = "partition.metadata";
+        let directory = self.path(&name.to_string());
+        let entries = match self.storage.list(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(|error| Error::io("list", &directory, error))?,
+        };
+        let remove = |name: &str| {
+            let path = directory.join(name);
+            self.storage.remove(&path).map_err(|error| Error::io("remove", path, error))
+        };
+        for entry in entries.iter().filter(|entry| entry.name != LAST) {
+            remove(&entry.name)?;
+        }
+        sync_directory(&*self.storage, &directory)?;
+        if entries.iter().any(|entry| entry.name == LAST) {
+            remove(LAST)?;
+        }
+        self.storage.remove_directory(&directory).map_err(|error| Error::io("remove", &directory, error))?;
+        self.sync()
+    }
+
+    /// Makes the names in the directory durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        sync_directory(&*self.storage, &self.directory)
+    }
+
+    /// Gives the directory free.
+    pub(super) fn release(&self) {
+        self.lock.lock().take();
+    }
+}
+
+fn check_directories(directory: &Path, entries: &[Entry]) -> Result<()> {
+    match entries.iter().find(|entry| partition_of(entry).is_err()) {
+        Some(foreign) => Err(Error::ForeignDirectory { path: directory.join(&foreign.name) }),
+        None => Ok(()),
+    }
+}
+
+/// The partition that an entry is the directory of; `None` where it is none of ours and nobody minds; an error where
+/// it is a directory that does not belong here.
+fn partition_of(entry: &Entry) -> Result<Option<TopicPartition>> {
+    let name = entry.name.as_str();
+    let is_retired = name.contains('.') && RETIRED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+    if !entry.is_directory || is_retired || IGNORED.contains(&name) {
+        return Ok(None);
+    }
+    TopicPartition::from_directory_name(name).map(Some)
+}

@@ -1,0 +1,62 @@
+//! Ways to directories and the locks in them, with errors that say where.
+
+use std::io;
+use std::path::Path;
+
+use super::checkpoint::read_all;
+use super::{Entry, LockMode, Storage, StorageLock};
+use crate::error::{Error, Result};
+
+/// A lock file holds a process id.
+pub(crate) const LOCK_BYTES_MAX: u64 = 64;
+
+pub(crate) fn parent_of(directory: &Path) -> Option<&Path> {
+    let parent = directory.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    parent.filter(|parent| *parent != directory)
+}
+
+pub(crate) fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<Entry>> {
+    storage.list(directory).map_err(|error| Error::io("list", directory, error))
+}
+
+pub(crate) fn sync_directory(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    storage.sync_directory(directory).map_err(|error| Error::io("sync", directory, error))
+}
+
+pub(crate) fn take_lock(storage: &dyn Storage, path: &Path, mode: LockMode) -> Result<Box<dyn StorageLock>> {
+    storage.lock(path, mode).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Locked { path: path.to_owned(), owner: owner_of(storage, path) },
+        _ => Error::io("lock", path, error),
+    })
+}
+
+/// The process id that the holder wrote into the lock file.
+pub(crate) fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
+    let bytes = read_all(storage, path, LOCK_BYTES_MAX).ok()??;
+    std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
+}
+
+/// Creates a directory and what is missing above it, each durable in its parent before the next.
+pub(crate) fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    match storage.list(directory) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::io("list", directory, error)),
+    }
+    let parent = parent_of(directory);
+    if let Some(parent) = parent {
+        create_with_parents(storage, parent)?;
+    }
+    storage.create_directory(directory).map_err(|error| Error::io("create", directory, error))?;
+    parent.map_or(Ok(()), |parent| sync_directory(storage, parent))
+}
+
+/// Makes the way to a directory durable: an earlier process may have been killed between creating and syncing it.
+pub(crate) fn sync_ancestors(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    let Some(parent) = parent_of(directory) else { return Ok(()) };
+    sync_directory(storage, parent)?;
+    let above = std::iter::successors(parent_of(parent), |path| parent_of(path));
+    // What lies further up may not be ours to open; whoever made it has made it durable then.
+    above.for_each(|path| drop(storage.sync_directory(path)));
+    Ok(())
+}
