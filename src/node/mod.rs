@@ -1,20 +1,48 @@
-//! What joins the machines: the topics that are open on this node, time, and whatever falls due.
+//! What joins the machines: the topics that are open on this node, the catalogue, time, and whatever falls due.
+//!
+//! Rooms:
+//!
+//! ```text
+//!   home.rs        the directory: lock, owner, marker        metadata.rs   the journal and snapshot of the catalogue
+//!   driver.rs      one step of the catalogue                 ledger.rs     a machine over a log
+//!   admin.rs       commands to the catalogue                 partitions.rs what the catalogue says is made so
+//!   work.rs        what falls due, and the threads           open.rs       opening and closing
+//! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
 //! ([`Node::wait`]): with threads in the background they sleep, without any they do what falls due themselves.
+//!
+//! Order of locks: `reconciling`, then the driver, then a partition's. None is held over a call of a front end.
 
+mod admin;
+mod driver;
 mod home;
+mod ledger;
+mod metadata;
+mod open;
+mod partitions;
+mod slot;
+mod work;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::clock::{Clock, Moment, Now};
 use crate::config::TopicConfig;
+use crate::controller::Controller;
 use crate::error::{Error, Result};
-use crate::partition::Partition;
-use crate::sync::{Mutex, Signal, Swap};
-use crate::types::TopicId;
+use crate::partition::{Books, Partition};
+use crate::random::Random;
+use crate::sync::{Event, Mutex, Signal, Swap};
+use crate::types::{NodeId, TopicId};
+
+pub(crate) use open::NodeOptions;
+
+use driver::Driver;
+use home::Home;
+use work::{Alarm, Flusher, Flushes, Intervals, Threads};
 
 /// A topic as it is on this node.
 #[derive(Debug)]
@@ -55,27 +83,49 @@ pub(crate) trait Timed: Send + Sync {
 /// What the handles of a log share.
 pub(crate) struct Node {
     clock: Arc<dyn Clock>,
+    home: Home,
+    books: Arc<Books>,
+    id: NodeId,
+    /// Whether threads run in the background.
+    background: bool,
+    random: Mutex<Random>,
+    driver: Mutex<Driver>,
+    /// The partition of the catalogue.
+    metadata: Partition,
+    /// What is committed of the catalogue.
+    image: Arc<Swap<Controller>>,
+    /// Held while partitions are made what the catalogue says.
+    reconciling: Mutex<()>,
+    /// A reconciliation has failed and is to be tried again.
+    unreconciled: AtomicBool,
     topics: Swap<Topics>,
     /// Counts the changes of the topics.
     version: AtomicU64,
+    changed: Event,
     timed: Mutex<Vec<Weak<dyn Timed>>>,
+    flushes: Flushes,
+    alarm: Alarm,
+    intervals: Mutex<Intervals>,
+    threads: Mutex<Option<Threads>>,
+    stopping: AtomicBool,
     closed: AtomicBool,
 }
 
-impl Node {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self {
-            clock,
-            topics: Swap::new(Arc::default()),
-            version: AtomicU64::new(0),
-            timed: Mutex::new(Vec::new()),
-            closed: AtomicBool::new(false),
-        })
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("directory", &self.home.directory).finish_non_exhaustive()
     }
+}
 
+impl Node {
     /// What tells the time.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// A seed for a random choice.
+    pub(crate) fn seed(&self) -> u64 {
+        self.random.lock().below(u64::MAX)
     }
 
     /// The topic as it is now. Whoever keeps it looks again when [`Self::version`] has changed.
@@ -96,12 +146,16 @@ impl Node {
     }
 
     /// Exchanges the topics.
-    pub(crate) fn publish(&self, topics: Topics) {
+    fn publish(&self, topics: Topics) {
         self.topics.store(Arc::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify();
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
+        if self.home.storage.is_forked() {
+            return Err(Error::Forked);
+        }
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
@@ -112,21 +166,28 @@ impl Node {
     }
 
     /// Something that is registered is due, or due earlier than it said last. Cheap where the thread is awake.
-    pub(crate) fn wake(&self) {}
-
-    /// Sleeps until `signal` is raised or `until` has come, and says whether it was raised. Without threads in the
-    /// background it does what falls due meanwhile. A log that closes raises nothing by itself: partitions do.
-    pub(crate) fn wait(&self, signal: &Signal, until: Moment) -> bool {
-        signal.wait(until.since(self.clock.monotonic()))
+    pub(crate) fn wake(&self) {
+        if self.background {
+            self.alarm.ring();
+        }
     }
 
-    /// Without threads: does everything that is due now.
-    pub(crate) fn tick(&self) {
-        let now = self.clock.now();
-        let timed: Vec<_> = self.timed.lock().iter().filter_map(Weak::upgrade).collect();
-        timed
-            .iter()
-            .filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic))
-            .for_each(|timed| timed.run(now));
+    /// Sleeps until `signal` is raised or `until` has come, and says whether it was raised. Without threads in the
+    /// background it does what falls due meanwhile.
+    pub(crate) fn wait(&self, signal: &Signal, until: Moment) -> bool {
+        if self.background {
+            return signal.wait(until.since(self.clock.monotonic()));
+        }
+        loop {
+            self.tick();
+            let now = self.clock.monotonic();
+            let next = self.next_tick().min(until);
+            if signal.wait(next.since(now)) {
+                return true;
+            }
+            if self.clock.monotonic() >= until {
+                return false;
+            }
+        }
     }
 }

@@ -110,8 +110,16 @@ impl Partition {
     ///
     /// # Errors
     /// What the disk refused, or [`Error::Poisoned`]: then it is closed all the same, without the marker, and the
-    /// next open recovers it.
+    /// next open recovers it. [`Error::Policy`] for a partition of a log, which is closed with it.
     pub fn close(self) -> Result<()> {
+        if !self.inner.home.is_alone() {
+            return Err(Error::Policy("a partition of a log is closed with the log"));
+        }
+        self.inner.close()
+    }
+
+    /// The same for a partition of a log.
+    pub(crate) fn close_in_log(&self) -> Result<()> {
         self.inner.close()
     }
 }

@@ -59,7 +59,7 @@ pub use maintain::{Maintenance, Stats};
 pub use open::PartitionBuilder;
 pub(crate) use open::{InLog, Unsynced};
 pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
-pub(crate) use receipt::{Listening, Receipt};
+pub(crate) use receipt::{Listening, Receipt, WeakPartition};
 pub use recover::{Cut, DamagedRange, Recovery};
 pub use retention::{RemovalReason, Removed, SegmentSummary};
 pub use trim::Hold;
@@ -95,6 +95,12 @@ use view::{Picture, View};
 #[derive(Clone)]
 pub struct Partition {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("directory", &self.home.directory).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Partition {

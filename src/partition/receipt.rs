@@ -1,7 +1,10 @@
 //! What is left of an append when its handle is gone: enough to ask later whether it is stored, and for the doors
 //! above to sleep until a partition changes.
 
-use super::{Appended, Partition};
+use std::sync::Weak;
+
+use super::{Appended, Inner, Partition};
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::sync::{Arc, Signal};
 use crate::types::Offset;
@@ -11,6 +14,17 @@ use crate::types::Offset;
 pub(crate) struct Receipt {
     end: Offset,
     generation: u64,
+}
+
+/// A partition that something watches without keeping it open.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakPartition(Weak<Inner>);
+
+impl WeakPartition {
+    /// The partition, where a handle is left.
+    pub(crate) fn upgrade(&self) -> Option<Partition> {
+        self.0.upgrade().map(|inner| Partition { inner })
+    }
 }
 
 impl Appended<'_> {
@@ -38,6 +52,16 @@ impl Partition {
             return Some(Ok(()));
         }
         inner.check_readable().err().map(Err).or_else(|| inner.sync.peek(receipt.end.0, receipt.generation))
+    }
+
+    /// A handle that does not keep it open.
+    pub(crate) fn downgrade(&self) -> WeakPartition {
+        WeakPartition(std::sync::Arc::downgrade(&self.inner))
+    }
+
+    /// When what nobody waits for has to be synced; `None` where there is nothing.
+    pub(crate) fn flush_due(&self) -> Option<Moment> {
+        self.inner.flush_due()
     }
 
     /// Has `signal` raised by whatever becomes readable here, and by a change of the partition's health, until the

@@ -87,8 +87,17 @@ impl Partition {
     /// becomes synced syncs all it has before this returns.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] where they contradict each other, or say otherwise who commits; what a sync failed with.
+    /// [`Error::InvalidConfig`] where they contradict each other, or say otherwise who commits; what a sync failed with;
+    /// [`Error::Policy`] for a partition of a log, which has the settings of its topic.
     pub fn set_config(&self, config: PartitionConfig) -> Result<()> {
+        if !self.inner.home.is_alone() {
+            return Err(Error::Policy("a partition of a log has its topic's settings: `Log::set_topic_config`"));
+        }
+        self.set_config_in_log(config)
+    }
+
+    /// The same for a partition of a log.
+    pub(crate) fn set_config_in_log(&self, config: PartitionConfig) -> Result<()> {
         let inner = &*self.inner;
         config.check()?;
         if config.commits != inner.commits {

@@ -1,0 +1,332 @@
+//! The face of it all: a directory of topics, their admin calls, and the doors to producers and readers.
+//!
+//! Thread rule: a [`Log`] is a handle, cheap to clone, of one open directory; every method may be called from any
+//! thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::TopicConfig;
+use crate::consumer::ReaderBuilder;
+use crate::controller::{Command, Reply, TopicState};
+use crate::error::{Error, Result};
+use crate::node::{Node, NodeOptions};
+use crate::partition::{Partition, Stats};
+use crate::producer::ProducerBuilder;
+use crate::random::Random;
+use crate::storage::{FileStorage, Storage};
+use crate::types::TopicId;
+
+/// A log of topics in one directory, which one process has open at a time.
+///
+/// ```
+/// use std::time::Duration;
+/// use taffrail::{Log, Record, TopicConfig};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("data");
+/// let log = Log::open(&path)?;
+/// log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+///
+/// let producer = log.producer().open()?;
+/// let stored = producer.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
+/// println!("stored in partition {} at offset {}", stored.partition, stored.offset);
+///
+/// let mut reader = log.reader().topics(["orders"]).open()?;
+/// for record in &reader.poll(Duration::from_secs(1))? {
+///     println!("{} {:?}", record.offset(), record.value_str());
+/// }
+/// log.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Log {
+    handle: Arc<Handle>,
+}
+
+/// What the clones share. The last one closes.
+#[derive(Debug)]
+struct Handle {
+    node: Arc<Node>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // What fails is traced; `Log::close` answers it.
+        drop(self.node.close());
+    }
+}
+
+/// Opens a [`Log`] with doors of the host's own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use taffrail::{Log, ManualClock, MemoryStorage, Timestamp};
+/// let log = Log::builder("data")
+///     .storage(Arc::new(MemoryStorage::new(7)))
+///     .clock(Arc::new(ManualClock::at(Timestamp(0))))
+///     .background(false)
+///     .open()?;
+/// log.tick();
+/// log.close()?;
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct LogBuilder {
+    directory: PathBuf,
+    storage: Option<Arc<dyn Storage>>,
+    clock: Arc<dyn Clock>,
+    background: bool,
+    cluster: Option<String>,
+    seed: Option<u64>,
+}
+
+impl LogBuilder {
+    /// Where the bytes lie. Default: the operating system's files, [`FileStorage::new`].
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.storage = Some(storage);
+        self
+    }
+
+    /// What tells the time. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whether threads of the log's own do what falls due. Without them no thread is started, ever: the host calls
+    /// [`Log::tick`], and calls that wait do what falls due meanwhile. Default: they do.
+    pub const fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// The id of the cluster that the directory has to be of (Kafka: `cluster.id` in `meta.properties`); a new one
+    /// becomes of it. Default: whichever the directory is of; a new one gets an id of its own.
+    #[doc(alias = "cluster.id")]
+    pub fn cluster_id(mut self, id: impl Into<String>) -> Self {
+        self.cluster = Some(id.into());
+        self
+    }
+
+    /// Makes every random choice (ids of topics, partitions for records without a key) follow from `seed`, so that a
+    /// test can repeat a run. Default: nobody can foresee them.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Opens the log: recovers what was not closed, on several threads.
+    ///
+    /// Topics that lie in the directory and are not in its catalogue (copied from a broker, say) are adopted: nothing of
+    /// them is removed until [`Log::set_topic_config`] gives them settings.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] where another process has it open, or a partition in it is open alone;
+    /// [`Error::ForeignDirectory`], [`Error::WrongCluster`], [`Error::CorruptCatalogue`], [`Error::Io`].
+    pub fn open(self) -> Result<Log> {
+        let options = NodeOptions {
+            directory: self.directory,
+            storage: self.storage.unwrap_or_else(|| Arc::new(FileStorage::new())),
+            clock: self.clock,
+            background: self.background,
+            cluster: self.cluster,
+            seed: self.seed.unwrap_or_else(|| Random::from_system().below(u64::MAX)),
+        };
+        Ok(Log { handle: Arc::new(Handle { node: Node::open(options)? }) })
+    }
+}
+
+/// What a topic is like.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TopicDescription {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: TopicId,
+    /// Its settings.
+    pub config: TopicConfig,
+    /// It was found in the directory, without settings: everything in it is kept until it gets some.
+    pub adopted: bool,
+    /// Its partitions, by number.
+    pub partitions: Vec<Stats>,
+}
+
+/// What [`Log::ensure_topic`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ensured {
+    /// The topic was not there and is now.
+    pub created: bool,
+    /// Settings of the topic that are other than those asked for, by Kafka's names; they were left as they are.
+    pub differing: Vec<String>,
+}
+
+/// What [`Log::add_partitions`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionsAdded {
+    /// How many partitions the topic had.
+    pub before: u32,
+    /// How many it has. Keys go by this number from now on: records of one key that were sent earlier stay in the
+    /// partition they are in, which may be another, so that their order holds only within each.
+    pub after: u32,
+}
+
+impl Log {
+    /// Opens the log in `directory`; creates it where it is missing.
+    ///
+    /// # Errors
+    /// As [`LogBuilder::open`].
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(directory).open()
+    }
+
+    /// Opens a log with doors of the host's own.
+    pub fn builder(directory: impl AsRef<Path>) -> LogBuilder {
+        LogBuilder {
+            directory: directory.as_ref().to_owned(),
+            storage: None,
+            clock: Arc::new(SystemClock),
+            background: true,
+            cluster: None,
+            seed: None,
+        }
+    }
+
+    fn node(&self) -> &Arc<Node> {
+        &self.handle.node
+    }
+
+    /// Publishes records.
+    pub fn producer(&self) -> ProducerBuilder {
+        ProducerBuilder::new(Arc::clone(self.node()))
+    }
+
+    /// Reads records without a group: positions are the host's to keep.
+    pub fn reader(&self) -> ReaderBuilder {
+        ReaderBuilder::new(Arc::clone(self.node()))
+    }
+
+    /// Creates a topic. It is there for ever when this returns.
+    ///
+    /// # Errors
+    /// [`Error::TopicExists`], [`Error::TopicNameCollides`], [`Error::InvalidName`], [`Error::InvalidConfig`]: nothing
+    /// is changed. [`Error::Io`]: the topic may be there, without all of its partitions; they are made as soon as
+    /// the disk allows.
+    pub fn create_topic(&self, name: &str, config: TopicConfig) -> Result<TopicId> {
+        let id = self.node().new_topic_id();
+        let command = Command::Create { name: name.to_owned(), id, config };
+        self.node().administer(name, command).map(|_| id)
+    }
+
+    /// Makes sure that there is a topic of this name with so many partitions; says which other settings differ.
+    ///
+    /// # Errors
+    /// [`Error::PartitionCount`] where it has another number of them, and as [`Log::create_topic`].
+    pub fn ensure_topic(&self, name: &str, config: TopicConfig) -> Result<Ensured> {
+        let id = self.node().new_topic_id();
+        let command = Command::Ensure { name: name.to_owned(), id, config };
+        match self.node().administer(name, command)? {
+            Reply::Exists { differing } => Ok(Ensured { created: false, differing }),
+            _ => Ok(Ensured { created: true, differing: Vec::new() }),
+        }
+    }
+
+    /// Deletes a topic with all that is in it. Handles of its partitions answer [`Error::Closed`] from then on; what
+    /// readers hold stays as it is until they drop it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`]. [`Error::Io`]: the topic is gone, and its files go as soon as the disk allows.
+    pub fn delete_topic(&self, name: &str) -> Result<()> {
+        self.node().administer(name, Command::Delete { name: name.to_owned() }).map(drop)
+    }
+
+    /// Gives a topic more partitions, `total` in all. Keys move: see [`PartitionsAdded::after`].
+    ///
+    /// # Errors
+    /// [`Error::PartitionCount`] where it has so many or more, [`Error::UnknownTopic`], and as [`Log::create_topic`].
+    pub fn add_partitions(&self, name: &str, total: u32) -> Result<PartitionsAdded> {
+        let before = u32::try_from(self.node().topic(name)?.partitions.len()).unwrap_or(u32::MAX);
+        self.node().administer(name, Command::AddPartitions { name: name.to_owned(), total })?;
+        Ok(PartitionsAdded { before, after: total })
+    }
+
+    /// Gives a topic other settings, all of them: begin with those of [`Log::describe_topic`] to change one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`], [`Error::PartitionCount`] where they say another number of partitions,
+    /// [`Error::UnknownTopic`].
+    pub fn set_topic_config(&self, name: &str, config: TopicConfig) -> Result<()> {
+        self.node().administer(name, Command::Configure { name: name.to_owned(), config }).map(drop)
+    }
+
+    /// What a topic is like.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`], [`Error::Closed`].
+    pub fn describe_topic(&self, name: &str) -> Result<TopicDescription> {
+        self.node().check_open()?;
+        let catalogue = self.node().catalogue();
+        let state = catalogue.topics().get(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })?;
+        let open = self.node().topic(name).ok().filter(|topic| topic.id == state.id);
+        let partitions = open.iter().flat_map(|topic| &topic.partitions).map(Partition::stats).collect();
+        Ok(describe(name, state, partitions))
+    }
+
+    /// The names of all topics, sorted.
+    #[must_use]
+    pub fn topics(&self) -> Vec<String> {
+        self.node().catalogue().topics().keys().cloned().collect()
+    }
+
+    /// One partition of a topic, to be used by itself.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], [`Error::Closed`].
+    pub fn partition(&self, topic: &str, partition: u32) -> Result<Partition> {
+        self.node().topic(topic)?.partition(partition).cloned()
+    }
+
+    /// Recovers a partition anew that a failed write or sync has fenced.
+    ///
+    /// # Errors
+    /// As [`Partition::reopen`].
+    pub fn reopen(&self, topic: &str, partition: u32) -> Result<()> {
+        self.partition(topic, partition)?.reopen()
+    }
+
+    /// Does everything that is due: what the background threads do where there are any. Without them call it every
+    /// few milliseconds.
+    pub fn tick(&self) {
+        self.node().tick();
+    }
+
+    /// The cluster that the log is of.
+    #[must_use]
+    pub fn cluster_id(&self) -> String {
+        self.node().catalogue().cluster().unwrap_or_default().to_owned()
+    }
+
+    /// Hands over what producers hold, syncs, writes the checkpoints, marks the log as cleanly closed and releases the
+    /// directory. Every handle answers [`Error::Closed`] from then on. The drop of the last `Log` does the same, and
+    /// traces what fails.
+    ///
+    /// # Errors
+    /// The first thing that failed: the log is closed all the same, and the next open recovers it.
+    pub fn close(self) -> Result<()> {
+        self.node().close()
+    }
+}
+
+fn describe(name: &str, state: &TopicState, partitions: Vec<Stats>) -> TopicDescription {
+    TopicDescription {
+        name: name.to_owned(),
+        id: state.id,
+        config: state.config.clone(),
+        adopted: state.adopted,
+        partitions,
+    }
+}

@@ -1,0 +1,75 @@
+//! Commands to the catalogue, and making them so.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Node;
+use super::driver::{Input, Task};
+use super::partitions::Failures;
+use super::slot::Slot;
+use crate::controller::{Command, Controller, Reply};
+use crate::error::Result;
+use crate::sync::Arc as Shared;
+use crate::types::TopicId;
+
+impl Node {
+    /// What is committed of the catalogue.
+    pub(crate) fn catalogue(&self) -> Shared<Controller> {
+        self.image.load()
+    }
+
+    /// An id that no topic has.
+    pub(crate) fn new_topic_id(&self) -> TopicId {
+        TopicId(self.random.lock().uuid())
+    }
+
+    /// Has the catalogue decide a command about `topic`, and makes it so.
+    pub(crate) fn administer(&self, topic: &str, command: Command) -> Result<Reply> {
+        self.check_open()?;
+        let reply = self.administer_alone(command)?;
+        match self.reconcile_noting().remove(topic) {
+            Some(error) => Err(error),
+            None => Ok(reply),
+        }
+    }
+
+    /// Has the catalogue decide a command.
+    pub(super) fn administer_alone(&self, command: Command) -> Result<Reply> {
+        let slot = Arc::new(Slot::new());
+        let tasks = self.driver.lock().step(self.clock.now(), Input::Command(Box::new(command), Arc::clone(&slot)));
+        self.run_tasks(tasks);
+        slot.wait()
+    }
+
+    /// Does what steps of the driver want done, until nothing is left.
+    pub(super) fn run_tasks(&self, tasks: Vec<Task>) {
+        let mut tasks = VecDeque::from(tasks);
+        while let Some(task) = tasks.pop_front() {
+            let input = match task {
+                Task::Compact => {
+                    self.driver.lock().compact();
+                    continue;
+                }
+                Task::Sync(seq, receipt) => match self.metadata.wait_stored(receipt) {
+                    Ok(()) => Input::Synced(seq),
+                    Err(error) => Input::Failed(error),
+                },
+            };
+            let more = self.driver.lock().step(self.clock.now(), input);
+            tasks.extend(more);
+        }
+    }
+
+    /// Makes the partitions what the catalogue says; what fails is tried again by the keeper.
+    pub(super) fn reconcile_noting(&self) -> Failures {
+        let failures = self.reconcile();
+        self.unreconciled.store(!failures.is_empty(), Ordering::Release);
+        failures
+    }
+
+    /// Tries again what an earlier reconciliation left.
+    pub(super) fn reconcile_if_due(&self) -> Failures {
+        if self.unreconciled.load(Ordering::Acquire) { self.reconcile_noting() } else { Failures::new() }
+    }
+}

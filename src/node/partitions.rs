@@ -1,0 +1,181 @@
+//! Making the directory what the catalogue says: partitions are opened, created, changed and removed.
+//!
+//! Everything here is idempotent and begins with what is there, so that a crash, or an error, at any point is gone on
+//! from by the next call. A topic is published when all of its partitions are open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::{Flusher, Node, Topic, Topics};
+use crate::config::PartitionConfig;
+use crate::controller::{Action, Command, Controller, TopicState};
+use crate::error::{Error, Result};
+use crate::partition::{InLog, Partition};
+use crate::trace;
+use crate::types::TopicPartition;
+
+/// What went wrong, by topic.
+pub(super) type Failures = BTreeMap<String, Error>;
+
+/// One partition to open.
+struct Wanted<'c> {
+    topic: &'c str,
+    state: &'c TopicState,
+    number: u32,
+}
+
+impl Node {
+    /// Makes the partitions what the catalogue says; answers what could not be done, to be tried again.
+    pub(super) fn reconcile(&self) -> Failures {
+        let _turn = self.reconciling.lock();
+        let mut failures = self.remove_deleted();
+        let image = self.image.load();
+        let current = self.topics.load();
+        let opened = self.open_missing(&image, &current, &mut failures);
+        let topics = assemble(&image, &current, opened, &mut failures);
+        let is_changed = topics.len() != current.len()
+            || topics.iter().zip(&*current).any(|((_, new), (_, old))| !Arc::ptr_eq(new, old));
+        if is_changed {
+            self.publish(topics);
+        }
+        failures
+    }
+
+    /// Closes the partitions of deleted topics and removes their directories.
+    fn remove_deleted(&self) -> Failures {
+        let mut failures = Failures::new();
+        for action in self.driver.lock().actions(self.clock.now()) {
+            let Action::RemoveTopic { name, id, partitions } = action;
+            let mut topics = Topics::clone(&self.topics.load());
+            if topics.get(name.as_str()).is_some_and(|topic| topic.id == id) {
+                let topic = topics.remove(name.as_str());
+                self.publish(topics);
+                // What is to go need not be closed well.
+                topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
+            }
+            let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, number));
+            let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
+            if let Err(error) = noted {
+                trace::warn(&self.home.directory, || format!("topic {name} is not removed yet: {error}"));
+                failures.insert(name, error);
+            }
+        }
+        failures
+    }
+
+    fn remove_partition(&self, topic: &str, number: u32) -> Result<()> {
+        let name = TopicPartition { topic: topic.to_owned(), partition: number };
+        self.home.remove_partition(&name)?;
+        self.books.forget(&name);
+        Ok(())
+    }
+
+    /// Opens what the catalogue has and this node has not, on several threads where threads are allowed.
+    fn open_missing(
+        &self,
+        image: &Controller,
+        current: &Topics,
+        failures: &mut Failures,
+    ) -> BTreeMap<String, Vec<Partition>> {
+        let mut wanted = Vec::new();
+        for (topic, state) in image.topics() {
+            let known = current.get(topic.as_str()).filter(|known| known.id == state.id);
+            let open = known.map_or(0, |known| known.partitions.len());
+            let open = u32::try_from(open).unwrap_or(u32::MAX);
+            wanted.extend((open..state.partitions).map(|number| Wanted { topic, state, number }));
+        }
+        let mut opened: BTreeMap<String, Vec<Partition>> = BTreeMap::new();
+        for (wanted, outcome) in wanted.iter().zip(self.open_all(&wanted)) {
+            match outcome {
+                Ok(partition) => opened.entry(wanted.topic.to_owned()).or_default().push(partition),
+                Err(error) => drop(failures.entry(wanted.topic.to_owned()).or_insert(error)),
+            }
+        }
+        opened
+    }
+
+    fn open_all(&self, wanted: &[Wanted<'_>]) -> Vec<Result<Partition>> {
+        let threads = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+        // A directory that is made takes syncs, which wait for the disk and not for a core.
+        let threads = (threads * 4).min(wanted.len().div_ceil(8)).max(1);
+        if threads == 1 || !self.background {
+            return wanted.iter().map(|one| self.open_one(one)).collect();
+        }
+        let share = wanted.len().div_ceil(threads);
+        std::thread::scope(|scope| {
+            let open = |share| move || -> Vec<_> { <[Wanted<'_>]>::iter(share).map(|one| self.open_one(one)).collect() };
+            let running: Vec<_> = wanted.chunks(share).map(|share| scope.spawn(open(share))).collect();
+            running.into_iter().flat_map(|thread| thread.join().expect("opening a partition does not panic")).collect()
+        })
+    }
+
+    fn open_one(&self, wanted: &Wanted<'_>) -> Result<Partition> {
+        let name = TopicPartition { topic: wanted.topic.to_owned(), partition: wanted.number };
+        let flusher = Flusher::new(&self.flushes);
+        let log = InLog {
+            books: Arc::clone(&self.books),
+            topic: wanted.state.id,
+            unsynced: Some(Arc::clone(&flusher) as _),
+            refuses_damage: false,
+        };
+        let partition = Partition::builder(self.home.path(&name.to_string()))
+            .config(config_of(wanted.state))
+            .storage(Arc::clone(&self.home.storage))
+            .clock(Arc::clone(&self.clock))
+            .in_log(log)
+            .open()?;
+        flusher.serves(&partition);
+        Ok(partition)
+    }
+}
+
+/// The settings that a partition of the topic has.
+pub(super) fn config_of(state: &TopicState) -> PartitionConfig {
+    state.config.partition.clone()
+}
+
+/// The topics as they are to be published: those that are complete.
+fn assemble(
+    image: &Controller,
+    current: &Topics,
+    mut opened: BTreeMap<String, Vec<Partition>>,
+    failures: &mut Failures,
+) -> Topics {
+    let mut topics = Topics::new();
+    for (name, state) in image.topics() {
+        let known = current.get(name.as_str()).filter(|known| known.id == state.id);
+        let more = opened.remove(name).unwrap_or_default();
+        let unchanged = known.filter(|known| more.is_empty() && known.config == state.config);
+        if let Some(known) = unchanged {
+            topics.insert(Arc::clone(&known.name), Arc::clone(known));
+            continue;
+        }
+        if failures.contains_key(name) {
+            topics.extend(known.map(|known| (Arc::clone(&known.name), Arc::clone(known))));
+            continue;
+        }
+        let before = known.map(|known| known.partitions.clone()).unwrap_or_default();
+        if let Err(error) = before.iter().try_for_each(|partition| partition.set_config_in_log(config_of(state))) {
+            failures.insert(name.clone(), error);
+            topics.extend(known.map(|known| (Arc::clone(&known.name), Arc::clone(known))));
+            continue;
+        }
+        let partitions = before.into_iter().chain(more).collect();
+        let name: Arc<str> = Arc::from(name.as_str());
+        let topic = Topic { name: Arc::clone(&name), id: state.id, config: state.config.clone(), partitions };
+        topics.insert(name, Arc::new(topic));
+    }
+    topics
+}
+
+/// Which partitions lie in the directory that the catalogue does not know.
+pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<super::home::Found>>> {
+    let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for found in home.partitions()? {
+        if !image.topics().contains_key(&found.name.topic) {
+            unknown.entry(found.name.topic.clone()).or_default().push(found);
+        }
+    }
+    Ok(unknown)
+}

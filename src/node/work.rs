@@ -1,0 +1,345 @@
+//! What falls due, and the threads that do it.
+//!
+//! ```text
+//!   thread      woken by                        does
+//!   flush (2)   a partition with unsynced       syncs what nobody waits for, once it is due
+//!               bytes (a channel)
+//!   timed       Node::wake, the next moment     runs what is registered: batches that linger
+//!   keeper      an interval, stop               retention, checkpoints, what the catalogue still wants done
+//! ```
+//!
+//! Without threads [`Node::tick`] does all of it. Threads live here and in `partitions.rs`, and nowhere else.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use super::{Node, Timed};
+use crate::clock::{Moment, Now};
+use crate::error::{Error, Result};
+use crate::partition::{Partition, Unsynced, WeakPartition};
+use crate::sync::{Mutex, Signal};
+use crate::trace;
+
+const FLUSH_THREADS: usize = 2;
+/// How often retention and the rest are looked after.
+const KEEPER_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the checkpoints of all partitions are written.
+const BOOKS_INTERVAL: Duration = Duration::from_secs(5);
+/// While records keep coming, batches that nobody waits for are gathered for so long: a wake-up costs its sender
+/// more than a record does.
+const GATHER: Duration = Duration::from_micros(200);
+
+/// One thing to flush, or the end.
+#[derive(Debug)]
+pub(super) enum Flush {
+    Partition(WeakPartition),
+    Stop,
+}
+
+/// Tells the flush threads of a partition that has something to sync.
+#[derive(Debug)]
+pub(super) struct Flusher {
+    partition: OnceLock<WeakPartition>,
+    queue: Sender<Flush>,
+}
+
+impl Flusher {
+    pub(super) fn new(flushes: &Flushes) -> Arc<Self> {
+        Arc::new(Self { partition: OnceLock::new(), queue: flushes.sender.clone() })
+    }
+
+    pub(super) fn serves(&self, partition: &Partition) {
+        self.partition.get_or_init(|| partition.downgrade());
+    }
+}
+
+impl Unsynced for Flusher {
+    fn unsynced(&self) {
+        if let Some(partition) = self.partition.get() {
+            // The receiver lives as long as the node.
+            drop(self.queue.send(Flush::Partition(partition.clone())));
+        }
+    }
+}
+
+/// The partitions that have something to sync.
+#[derive(Debug)]
+pub(super) struct Flushes {
+    sender: Sender<Flush>,
+    receiver: Receiver<Flush>,
+    /// What a tick has found and was not due yet.
+    pending: Mutex<Pending>,
+}
+
+/// Partitions by when they are due; two that are due at one moment have different numbers.
+#[derive(Debug, Default)]
+struct Pending {
+    by_due: BTreeMap<(Moment, u64), WeakPartition>,
+    count: u64,
+}
+
+impl Pending {
+    fn add(&mut self, partition: WeakPartition) {
+        if let Some(due) = partition.upgrade().and_then(|partition| partition.flush_due()) {
+            self.count += 1;
+            self.by_due.insert((due, self.count), partition);
+        }
+    }
+
+    fn next(&self) -> Option<Moment> {
+        self.by_due.keys().next().map(|(due, _)| *due)
+    }
+
+    /// Takes one that is due at `now`.
+    fn take_due(&mut self, now: Moment) -> Option<Partition> {
+        while let Some(entry) = self.by_due.first_entry().filter(|entry| entry.key().0 <= now) {
+            if let Some(partition) = entry.remove().upgrade() {
+                return Some(partition);
+            }
+        }
+        None
+    }
+}
+
+impl Flushes {
+    pub(super) fn new() -> Self {
+        let (sender, receiver) = unbounded();
+        Self { sender, receiver, pending: Mutex::new(Pending::default()) }
+    }
+
+    /// Flushes what is due; answers when the next is.
+    fn tick(&self, now: Moment) -> Option<Moment> {
+        loop {
+            let due = {
+                let mut pending = self.pending.lock();
+                while let Ok(Flush::Partition(partition)) = self.receiver.try_recv() {
+                    pending.add(partition);
+                }
+                match pending.take_due(now) {
+                    Some(due) => due,
+                    None => return pending.next(),
+                }
+            };
+            flush(&due, now);
+        }
+    }
+
+    /// One flush thread, until it is told to stop.
+    fn run(&self, clock: &dyn crate::clock::Clock) {
+        let mut pending = Pending::default();
+        loop {
+            let now = clock.monotonic();
+            while let Some(partition) = pending.take_due(now) {
+                flush(&partition, now);
+            }
+            let received = match pending.next() {
+                Some(due) => self.receiver.recv_timeout(due.since(clock.monotonic())).ok(),
+                None => self.receiver.recv().ok(),
+            };
+            match received {
+                Some(Flush::Partition(partition)) => pending.add(partition),
+                Some(Flush::Stop) => return,
+                None => {}
+            }
+        }
+    }
+}
+
+/// Syncs a partition, where nobody else has meanwhile.
+fn flush(partition: &Partition, now: Moment) {
+    if partition.flush_due().is_some_and(|due| due <= now) {
+        // A sync that fails fences the partition, which traces it and tells whoever comes next.
+        drop(partition.sync());
+    }
+}
+
+/// Whether the timed thread is awake, and what wakes it.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    awake: AtomicBool,
+    signal: Signal,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Self {
+        Self { awake: AtomicBool::new(true), signal: Signal::new() }
+    }
+
+    /// Wakes the thread, where it sleeps. Call it after what it is to see was published.
+    pub(super) fn ring(&self) {
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            self.signal.raise();
+        }
+    }
+
+    fn ring_anyway(&self) {
+        self.awake.store(true, Ordering::Release);
+        self.signal.raise();
+    }
+}
+
+/// The threads of a log.
+#[derive(Debug)]
+pub(super) struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    /// Dropped, it stops the keeper.
+    stop: Option<Sender<()>>,
+}
+
+impl Threads {
+    /// Starts them.
+    pub(super) fn start(node: &Arc<Node>) -> Result<Self> {
+        let (stop, stopped) = bounded(0);
+        let mut threads = Self { handles: Vec::new(), stop: Some(stop) };
+        let started = threads.start_all(node, stopped);
+        if let Err(error) = started {
+            threads.stop(node);
+            return Err(error);
+        }
+        Ok(threads)
+    }
+
+    fn start_all(&mut self, node: &Arc<Node>, stopped: Receiver<()>) -> Result<()> {
+        for _ in 0..FLUSH_THREADS {
+            self.spawn(node, "taffrail-flush", |node| node.flushes.run(&*node.clock))?;
+        }
+        self.spawn(node, "taffrail-timed", |node| node.run_timed())?;
+        self.spawn(node, "taffrail-keeper", move |node| node.run_keeper(&stopped))
+    }
+
+    fn spawn(&mut self, node: &Arc<Node>, name: &str, run: impl FnOnce(&Node) + Send + 'static) -> Result<()> {
+        let shared = Arc::clone(node);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
+        let thread = thread.map_err(|error| Error::io("start a thread for", &node.home.directory, error))?;
+        self.handles.push(thread);
+        Ok(())
+    }
+
+    /// Ends them, and waits until they have.
+    pub(super) fn stop(&mut self, node: &Node) {
+        self.stop.take();
+        node.stopping.store(true, Ordering::Release);
+        for _ in 0..FLUSH_THREADS {
+            drop(node.flushes.sender.send(Flush::Stop));
+        }
+        node.alarm.ring_anyway();
+        for thread in self.handles.drain(..) {
+            if thread.join().is_err() {
+                trace::warn(&node.home.directory, || "a background thread has panicked");
+            }
+        }
+    }
+}
+
+/// What is looked after at intervals.
+#[derive(Debug, Default)]
+pub(super) struct Intervals {
+    keeper: Moment,
+    books: Moment,
+}
+
+impl Intervals {
+    /// Everything was looked after at `now`.
+    pub(super) const fn at(now: Moment) -> Self {
+        Self { keeper: now, books: now }
+    }
+}
+
+impl Node {
+    /// Does everything that is due now: for a host that has no thread run in the background.
+    pub(crate) fn tick(&self) {
+        let now = self.clock.now();
+        self.run_due(now);
+        self.flushes.tick(now.monotonic);
+        self.keep(now);
+    }
+
+    /// When [`Self::tick`] has something to do next.
+    pub(super) fn next_tick(&self) -> Moment {
+        let flush = self.flushes.pending.lock().next();
+        let keeper = self.intervals.lock().keeper.after(KEEPER_INTERVAL);
+        self.next_timed().into_iter().chain(flush).fold(keeper, Moment::min)
+    }
+
+    fn timed(&self) -> Vec<Arc<dyn Timed>> {
+        let mut timed = self.timed.lock();
+        timed.retain(|timed| timed.strong_count() > 0);
+        timed.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn next_timed(&self) -> Option<Moment> {
+        self.timed().iter().filter_map(|timed| timed.due()).min()
+    }
+
+    /// Runs what is registered and due; says whether there was any.
+    fn run_due(&self, now: Now) -> bool {
+        let is_due = |timed: &Arc<dyn Timed>| timed.due().is_some_and(|due| due <= now.monotonic);
+        let due: Vec<_> = self.timed().into_iter().filter(is_due).collect();
+        due.iter().for_each(|timed| timed.run(now));
+        !due.is_empty()
+    }
+
+    /// The timed thread.
+    fn run_timed(&self) {
+        while !self.stopping.load(Ordering::Acquire) {
+            if self.run_due(self.clock.now()) {
+                self.alarm.signal.wait(GATHER);
+                continue;
+            }
+            // An exchange, so that whatever was published before an earlier ring is seen: who publishes later rings again.
+            self.alarm.awake.swap(false, Ordering::AcqRel);
+            let next = self.next_timed();
+            let now = self.clock.monotonic();
+            if next.is_none_or(|due| due > now) && !self.stopping.load(Ordering::Acquire) {
+                self.alarm.signal.wait(next.map_or(Duration::MAX, |due| due.since(now)));
+            }
+            self.alarm.awake.store(true, Ordering::Release);
+        }
+    }
+
+    /// The keeper thread.
+    fn run_keeper(&self, stopped: &Receiver<()>) {
+        use crossbeam_channel::RecvTimeoutError::Timeout;
+        while stopped.recv_timeout(KEEPER_INTERVAL) == Err(Timeout) {
+            self.keep(self.clock.now());
+        }
+    }
+
+    /// Retention, checkpoints, and what the catalogue still wants done, each at its interval.
+    fn keep(&self, now: Now) {
+        let (keeper, books) = {
+            let mut intervals = self.intervals.lock();
+            let is_due = |last: &mut Moment, interval| {
+                let due = now.monotonic >= last.after(interval);
+                *last = if due { now.monotonic } else { *last };
+                due
+            };
+            (is_due(&mut intervals.keeper, KEEPER_INTERVAL), is_due(&mut intervals.books, BOOKS_INTERVAL))
+        };
+        if keeper {
+            self.maintain(now);
+            drop(self.reconcile_if_due());
+        }
+        if books && let Err(error) = self.books.save() {
+            trace::warn(&self.home.directory, || format!("the checkpoints are not written: {error}"));
+        }
+    }
+
+    fn maintain(&self, now: Now) {
+        let topics = self.topics.load();
+        for partition in topics.values().flat_map(|topic| &topic.partitions) {
+            match partition.maintain(now) {
+                Ok(_) | Err(Error::Poisoned { .. } | Error::Closed) => {}
+                Err(error) => trace::warn(&self.home.directory, || format!("maintenance failed: {error}")),
+            }
+        }
+        if let Err(error) = self.metadata.maintain(now) {
+            trace::warn(&self.home.directory, || format!("maintenance of the catalogue failed: {error}"));
+        }
+    }
+}
