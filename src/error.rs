@@ -297,7 +297,9 @@ pub enum Error {
         existing: String,
     },
     /// The topic has another number of partitions than was asked for, or more: their number only grows.
-    #[error("topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number")]
+    #[error(
+        "topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number"
+    )]
     PartitionCount {
         /// The topic.
         topic: String,
@@ -313,7 +315,9 @@ pub enum Error {
         limit: usize,
     },
     /// The log behind a position was cut: what was read there is gone, others may stand in its place.
-    #[error("the log was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone")]
+    #[error(
+        "the log was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone"
+    )]
     Truncated {
         /// The epoch of the record before the position.
         epoch: LeaderEpoch,

@@ -54,6 +54,8 @@ mod clock;
 mod config;
 mod epochs;
 mod error;
+#[cfg_attr(not(test), expect(dead_code, reason = "the machines and the node that runs them follow"))]
+mod machine;
 mod partition;
 mod random;
 mod record;
@@ -76,7 +78,6 @@ pub use partition::{
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};
 pub use record::builder::{BatchBuilder, Record};
-pub use record::compression::Compression;
 pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
 pub use segment::{
@@ -88,7 +89,10 @@ pub use storage::{
     BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
     StorageLock,
 };
-pub use types::{Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
+pub use types::{
+    Acks, Compression, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    TopicPartition,
+};
 
 /// The program in the README runs.
 #[cfg(doctest)]

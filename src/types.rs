@@ -257,3 +257,34 @@ pub enum Isolation {
     /// Every record below the high watermark.
     Uncommitted,
 }
+
+/// How the records of a batch are compressed (Kafka: `compression.type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// Feature `gzip`.
+    Gzip,
+    /// Feature `snappy`.
+    Snappy,
+    /// Feature `lz4`.
+    Lz4,
+    /// Feature `zstd`.
+    Zstd,
+}
+
+impl Compression {
+    /// Kafka's name of the codec, which is that of the crate's feature; `none` where there is none.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}
