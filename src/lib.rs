@@ -57,6 +57,8 @@ mod error;
 #[cfg_attr(not(test), expect(dead_code, reason = "the machines and the node that runs them follow"))]
 mod machine;
 mod partition;
+#[cfg_attr(not(any(test, feature = "testkit")), expect(dead_code, reason = "the node that keeps the journal follows"))]
+pub mod quorum;
 mod random;
 mod record;
 mod segment;
