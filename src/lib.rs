@@ -70,7 +70,9 @@ mod trace;
 mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
-pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
+pub use config::{
+    Cleanup, Commits, Durability, PartitionConfig, Retention, SettingDifference, TimestampType, TopicConfig,
+};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{
