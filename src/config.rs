@@ -2,9 +2,15 @@
 //!
 //! Invariant: a configuration that an `open` accepted has passed `check` as a whole; no later code asks again.
 
+mod settings;
+mod topic;
+
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+
+pub use settings::SettingDifference;
+pub use topic::TopicConfig;
 
 /// What "stored" means on a copy of a partition: when an append counts as acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -117,23 +123,40 @@ pub enum TimestampType {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub struct PartitionConfig {
-    pub(crate) durability: Durability,
-    pub(crate) commits: Commits,
-    pub(crate) cleanup: Cleanup,
-    pub(crate) retention: Retention,
-    pub(crate) segment_bytes: u32,
-    pub(crate) segment_age: Option<Duration>,
-    pub(crate) index_interval_bytes: u32,
-    pub(crate) index_bytes_max: u32,
-    pub(crate) batch_bytes_max: u32,
-    pub(crate) decompressed_bytes_max: usize,
-    pub(crate) timestamp_type: TimestampType,
-    pub(crate) timestamp_before_max: Option<Duration>,
-    pub(crate) timestamp_after_max: Option<Duration>,
-    pub(crate) flush_interval: Duration,
-    pub(crate) checkpoint_interval: Duration,
-    pub(crate) idle_after: Duration,
+    /// See the [method](Self::durability()) of this name.
+    pub durability: Durability,
+    /// See the [method](Self::commits()) of this name.
+    pub commits: Commits,
+    /// See the [method](Self::cleanup()) of this name.
+    pub cleanup: Cleanup,
+    /// See the [method](Self::retention()) of this name.
+    pub retention: Retention,
+    /// See the [method](Self::segment_bytes()) of this name.
+    pub segment_bytes: u32,
+    /// See the [method](Self::segment_age()) of this name.
+    pub segment_age: Option<Duration>,
+    /// See the [method](Self::index_interval_bytes()) of this name.
+    pub index_interval_bytes: u32,
+    /// See the [method](Self::index_bytes_max()) of this name.
+    pub index_bytes_max: u32,
+    /// See the [method](Self::batch_bytes_max()) of this name.
+    pub batch_bytes_max: u32,
+    /// See the [method](Self::decompressed_bytes_max()) of this name.
+    pub decompressed_bytes_max: usize,
+    /// See the [method](Self::timestamp_type()) of this name.
+    pub timestamp_type: TimestampType,
+    /// See the [method](Self::timestamp_before_max()) of this name.
+    pub timestamp_before_max: Option<Duration>,
+    /// See the [method](Self::timestamp_after_max()) of this name.
+    pub timestamp_after_max: Option<Duration>,
+    /// See the [method](Self::flush_interval()) of this name.
+    pub flush_interval: Duration,
+    /// See the [method](Self::checkpoint_interval()) of this name.
+    pub checkpoint_interval: Duration,
+    /// See the [method](Self::idle_after()) of this name.
+    pub idle_after: Duration,
 }
 
 impl Default for PartitionConfig {
@@ -309,12 +332,6 @@ impl PartitionConfig {
     pub(crate) fn batch_limit(&self) -> u64 {
         u64::from(self.batch_bytes_max.min(self.segment_bytes))
     }
-}
-
-/// The settings of a topic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TopicConfig {
-    pub(crate) partition: PartitionConfig,
 }
 
 /// Less than this holds no batch with a record.

@@ -54,8 +54,11 @@ mod clock;
 mod config;
 mod epochs;
 mod error;
+mod log;
+mod machine;
 mod node;
 mod partition;
+pub mod quorum;
 mod random;
 mod record;
 mod segment;
@@ -67,7 +70,9 @@ mod trace;
 mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
-pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType, TopicConfig};
+pub use config::{
+    Cleanup, Commits, Durability, PartitionConfig, Retention, SettingDifference, TimestampType, TopicConfig,
+};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{
@@ -77,7 +82,6 @@ pub use partition::{
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};
 pub use record::builder::{BatchBuilder, Record};
-pub use record::compression::Compression;
 pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
 pub use segment::{
@@ -90,7 +94,7 @@ pub use storage::{
     StorageLock,
 };
 pub use types::{
-    Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    Acks, Compression, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
     TopicPartition,
 };
 

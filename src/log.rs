@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::TopicConfig;
+use crate::config::{SettingDifference, TopicConfig};
 use crate::consumer::ReaderBuilder;
 use crate::controller::{Command, Reply, TopicState};
 use crate::error::{Error, Result};
@@ -160,8 +160,8 @@ pub struct TopicDescription {
 pub struct Ensured {
     /// The topic was not there and is now.
     pub created: bool,
-    /// Settings of the topic that are other than those asked for, by Kafka's names; they were left as they are.
-    pub differing: Vec<String>,
+    /// Settings of the topic that are other than those asked for; they were left as they are.
+    pub differences: Vec<SettingDifference>,
 }
 
 /// What [`Log::add_partitions`] did.
@@ -230,8 +230,8 @@ impl Log {
         let id = self.node().new_topic_id();
         let command = Command::Ensure { name: name.to_owned(), id, config };
         match self.node().administer(name, command)? {
-            Reply::Exists { differing } => Ok(Ensured { created: false, differing }),
-            _ => Ok(Ensured { created: true, differing: Vec::new() }),
+            Reply::Found { differences, .. } => Ok(Ensured { created: false, differences }),
+            _ => Ok(Ensured { created: true, differences: Vec::new() }),
         }
     }
 
@@ -270,16 +270,16 @@ impl Log {
     pub fn describe_topic(&self, name: &str) -> Result<TopicDescription> {
         self.node().check_open()?;
         let catalogue = self.node().catalogue();
-        let state = catalogue.topics().get(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })?;
+        let state = catalogue.topic(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })?;
         let open = self.node().topic(name).ok().filter(|topic| topic.id == state.id);
         let partitions = open.iter().flat_map(|topic| &topic.partitions).map(Partition::stats).collect();
-        Ok(describe(name, state, partitions))
+        Ok(describe(state, partitions))
     }
 
     /// The names of all topics, sorted.
     #[must_use]
     pub fn topics(&self) -> Vec<String> {
-        self.node().catalogue().topics().keys().cloned().collect()
+        self.node().catalogue().topics().map(|topic| topic.name.clone()).collect()
     }
 
     /// One partition of a topic, to be used by itself.
@@ -321,9 +321,9 @@ impl Log {
     }
 }
 
-fn describe(name: &str, state: &TopicState, partitions: Vec<Stats>) -> TopicDescription {
+fn describe(state: &TopicState, partitions: Vec<Stats>) -> TopicDescription {
     TopicDescription {
-        name: name.to_owned(),
+        name: state.name.clone(),
         id: state.id,
         config: state.config.clone(),
         adopted: state.adopted,

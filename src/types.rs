@@ -224,7 +224,7 @@ impl FromStr for TopicId {
             // The last character holds two bits; the other four are zero.
             if at < 21 {
                 bits = bits << 6 | value;
-            } else if value & 0xf == 0 {
+            } else if value.trailing_zeros() >= 4 {
                 bits = bits << 2 | value >> 4;
             } else {
                 return Err(invalid());
@@ -256,4 +256,35 @@ pub enum Isolation {
     Committed,
     /// Every record below the high watermark.
     Uncommitted,
+}
+
+/// How the records of a batch are compressed (Kafka: `compression.type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// Feature `gzip`.
+    Gzip,
+    /// Feature `snappy`.
+    Snappy,
+    /// Feature `lz4`.
+    Lz4,
+    /// Feature `zstd`.
+    Zstd,
+}
+
+impl Compression {
+    /// Kafka's name of the codec, which is that of the crate's feature; `none` where there is none.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
 }

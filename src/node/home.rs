@@ -104,14 +104,18 @@ impl Home {
             .collect()
     }
 
-    /// Removes a partition's directory with all that is in it, the topic's id last.
-    pub(super) fn remove_partition(&self, name: &TopicPartition) -> Result<()> {
+    /// Removes a partition's directory with all that is in it, the topic's id last. One that is another topic's is left.
+    pub(super) fn remove_partition(&self, name: &TopicPartition, topic: TopicId) -> Result<bool> {
         const LAST: &str = "partition.metadata";
         let directory = self.path(&name.to_string());
         let entries = match self.storage.list(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             entries => entries.map_err(|error| Error::io("list", &directory, error))?,
         };
+        let found = partition_metadata::read(&*self.storage, &directory.join(LAST))?;
+        if found.is_some_and(|found| found != topic.0) {
+            return Ok(false);
+        }
         let remove = |name: &str| {
             let path = directory.join(name);
             self.storage.remove(&path).map_err(|error| Error::io("remove", path, error))
@@ -124,7 +128,8 @@ impl Home {
             remove(LAST)?;
         }
         self.storage.remove_directory(&directory).map_err(|error| Error::io("remove", &directory, error))?;
-        self.sync()
+        self.sync()?;
+        Ok(true)
     }
 
     /// Makes the names in the directory durable.

@@ -13,14 +13,13 @@ use crate::controller::{Action, Command, Controller, TopicState};
 use crate::error::{Error, Result};
 use crate::partition::{InLog, Partition};
 use crate::trace;
-use crate::types::TopicPartition;
+use crate::types::{TopicId, TopicPartition};
 
 /// What went wrong, by topic.
 pub(super) type Failures = BTreeMap<String, Error>;
 
 /// One partition to open.
 struct Wanted<'c> {
-    topic: &'c str,
     state: &'c TopicState,
     number: u32,
 }
@@ -54,7 +53,7 @@ impl Node {
                 // What is to go need not be closed well.
                 topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
             }
-            let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, number));
+            let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, id, number));
             let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
             if let Err(error) = noted {
                 trace::warn(&self.home.directory, || format!("topic {name} is not removed yet: {error}"));
@@ -64,10 +63,11 @@ impl Node {
         failures
     }
 
-    fn remove_partition(&self, topic: &str, number: u32) -> Result<()> {
+    fn remove_partition(&self, topic: &str, id: TopicId, number: u32) -> Result<()> {
         let name = TopicPartition { topic: topic.to_owned(), partition: number };
-        self.home.remove_partition(&name)?;
-        self.books.forget(&name);
+        if self.home.remove_partition(&name, id)? {
+            self.books.forget(&name);
+        }
         Ok(())
     }
 
@@ -79,17 +79,17 @@ impl Node {
         failures: &mut Failures,
     ) -> BTreeMap<String, Vec<Partition>> {
         let mut wanted = Vec::new();
-        for (topic, state) in image.topics() {
-            let known = current.get(topic.as_str()).filter(|known| known.id == state.id);
+        for state in image.topics() {
+            let known = current.get(state.name.as_str()).filter(|known| known.id == state.id);
             let open = known.map_or(0, |known| known.partitions.len());
             let open = u32::try_from(open).unwrap_or(u32::MAX);
-            wanted.extend((open..state.partitions).map(|number| Wanted { topic, state, number }));
+            wanted.extend((open..state.config.partitions).map(|number| Wanted { state, number }));
         }
         let mut opened: BTreeMap<String, Vec<Partition>> = BTreeMap::new();
         for (wanted, outcome) in wanted.iter().zip(self.open_all(&wanted)) {
             match outcome {
-                Ok(partition) => opened.entry(wanted.topic.to_owned()).or_default().push(partition),
-                Err(error) => drop(failures.entry(wanted.topic.to_owned()).or_insert(error)),
+                Ok(partition) => opened.entry(wanted.state.name.clone()).or_default().push(partition),
+                Err(error) => drop(failures.entry(wanted.state.name.clone()).or_insert(error)),
             }
         }
         opened
@@ -111,7 +111,7 @@ impl Node {
     }
 
     fn open_one(&self, wanted: &Wanted<'_>) -> Result<Partition> {
-        let name = TopicPartition { topic: wanted.topic.to_owned(), partition: wanted.number };
+        let name = TopicPartition { topic: wanted.state.name.clone(), partition: wanted.number };
         let flusher = Flusher::new(&self.flushes);
         let log = InLog {
             books: Arc::clone(&self.books),
@@ -132,7 +132,7 @@ impl Node {
 
 /// The settings that a partition of the topic has.
 pub(super) fn config_of(state: &TopicState) -> PartitionConfig {
-    state.config.partition.clone()
+    state.config.partition_config()
 }
 
 /// The topics as they are to be published: those that are complete.
@@ -143,7 +143,8 @@ fn assemble(
     failures: &mut Failures,
 ) -> Topics {
     let mut topics = Topics::new();
-    for (name, state) in image.topics() {
+    for state in image.topics() {
+        let name = &state.name;
         let known = current.get(name.as_str()).filter(|known| known.id == state.id);
         let more = opened.remove(name).unwrap_or_default();
         let unchanged = known.filter(|known| more.is_empty() && known.config == state.config);
@@ -173,7 +174,7 @@ fn assemble(
 pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<super::home::Found>>> {
     let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for found in home.partitions()? {
-        if !image.topics().contains_key(&found.name.topic) {
+        if image.topic(&found.name.topic).is_none() {
             unknown.entry(found.name.topic.clone()).or_default().push(found);
         }
     }

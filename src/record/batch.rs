@@ -23,8 +23,7 @@ use std::fmt;
 
 use crate::config::TimestampType;
 use crate::error::Corruption;
-use crate::record::compression::Compression;
-use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use crate::types::{Compression, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// The bytes of a batch before its records.
 pub const HEADER_BYTES: usize = 61;

@@ -13,9 +13,10 @@ use bytes::Bytes;
 use crate::error::{Corruption, Error, Result};
 use crate::record::Rejection;
 use crate::record::batch::{BatchHeader, HEADER_BYTES, verify_checksum};
-use crate::record::compression::{self, Compression};
+use crate::record::compression;
 use crate::record::control::ControlRecord;
 use crate::record::decode::{self, Records};
+use crate::types::Compression;
 
 /// Checked batches, in the order in which they lie in the log.
 ///

@@ -9,10 +9,9 @@
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::record::batch::{Attributes, BatchHeader};
-use crate::record::compression::Compression;
 use crate::record::decode::Header;
 use crate::record::encode::{BatchEncoder, RecordParts};
-use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
+use crate::types::{Compression, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// A record to be published. It borrows key, value and headers.
 ///

@@ -24,37 +24,9 @@ use std::fmt;
 
 use crate::error::Corruption;
 use crate::record::Rejection;
-
-/// How the records of a batch are compressed (Kafka: `compression.type`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Compression {
-    /// Not at all.
-    #[default]
-    None,
-    /// Feature `gzip`.
-    Gzip,
-    /// Feature `snappy`.
-    Snappy,
-    /// Feature `lz4`.
-    Lz4,
-    /// Feature `zstd`.
-    Zstd,
-}
+use crate::types::Compression;
 
 impl Compression {
-    /// Kafka's name of the codec, which is that of the crate's feature; `none` where there is none.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Gzip => "gzip",
-            Self::Snappy => "snappy",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
-
     /// What the attributes of a batch say, other bits cleared.
     #[inline]
     pub(super) const fn from_attribute(attribute: i16) -> Option<Self> {

@@ -17,9 +17,10 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::record::Rejection;
 use crate::record::batch::{BATCH_BYTES_MAX, BatchHeader, CHECKED_FROM, HEADER_BYTES, LENGTH_END, crc32c};
-use crate::record::compression::{Compression, Compressor};
+use crate::record::compression::Compressor;
 use crate::record::decode::Header;
 use crate::record::varint;
+use crate::types::Compression;
 
 /// What the fields of a record before its key, its value or its headers may take: length 5, attributes 1,
 /// timestamp 10, offset 5, key length 5 bytes.

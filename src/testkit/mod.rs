@@ -16,10 +16,21 @@
 //! });
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! One that brings a consensus runs [`quorum_suite`] against its [`MetadataQuorum`](crate::quorum::MetadataQuorum):
+//!
+//! ```
+//! use taffrail::quorum::Solo;
+//! use taffrail::{NodeId, testkit};
+//!
+//! testkit::quorum_suite(0..10, &|journal, _seed| Box::new(Solo::restore(NodeId(0), journal).expect("an epoch is left")));
+//! ```
 
+mod quorum;
 mod storage;
 
 #[doc(hidden)]
 pub mod fuzzing;
 
+pub use quorum::quorum_suite;
 pub use storage::storage_suite;
