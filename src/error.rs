@@ -282,6 +282,14 @@ pub enum Error {
         /// How many the topic has.
         partitions: u32,
     },
+    /// The topic or partition is there, but is none of those that are read here.
+    #[error("topic {topic:?}{} is not assigned here", partition.map(|number| format!(", partition {number},")).unwrap_or_default())]
+    NotAssigned {
+        /// The topic.
+        topic: String,
+        /// The partition asked for, from 0; `None` where any of the topic's was.
+        partition: Option<u32>,
+    },
     /// A topic of this name is there already.
     #[error("topic {name:?} exists")]
     TopicExists {
@@ -297,7 +305,9 @@ pub enum Error {
         existing: String,
     },
     /// The topic has another number of partitions than was asked for, or more: their number only grows.
-    #[error("topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number")]
+    #[error(
+        "topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number"
+    )]
     PartitionCount {
         /// The topic.
         topic: String,
@@ -313,7 +323,9 @@ pub enum Error {
         limit: usize,
     },
     /// The log behind a position was cut: what was read there is gone, others may stand in its place.
-    #[error("the log was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone")]
+    #[error(
+        "the log was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone"
+    )]
     Truncated {
         /// The epoch of the record before the position.
         epoch: LeaderEpoch,

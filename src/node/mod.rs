@@ -11,7 +11,7 @@ use crate::clock::{Clock, Moment, Now};
 use crate::config::TopicConfig;
 use crate::error::{Error, Result};
 use crate::partition::Partition;
-use crate::sync::{Mutex, Signal, Swap};
+use crate::sync::{Arc as Pointer, Event, Mutex, Signal, Swap};
 use crate::types::TopicId;
 
 /// A topic as it is on this node.
@@ -56,6 +56,8 @@ pub(crate) struct Node {
     topics: Swap<Topics>,
     /// Counts the changes of the topics.
     version: AtomicU64,
+    /// The topics changed, or the log closes.
+    changed: Event,
     timed: Mutex<Vec<Weak<dyn Timed>>>,
     closed: AtomicBool,
 }
@@ -66,6 +68,7 @@ impl Node {
             clock,
             topics: Swap::new(Arc::default()),
             version: AtomicU64::new(0),
+            changed: Event::new(),
             timed: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
         })
@@ -97,6 +100,20 @@ impl Node {
     pub(crate) fn publish(&self, topics: Topics) {
         self.topics.store(Arc::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify();
+    }
+
+    /// From now on every call answers [`Error::Closed`].
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.changed.notify();
+    }
+
+    /// Has `signal` raised by every change of the topics, and by the close, until the answer is dropped. Look after
+    /// this: what was there before raises nothing.
+    pub(crate) fn listen(self: &Arc<Self>, signal: &Pointer<Signal>) -> NodeListening {
+        self.changed.listen(|| (), signal);
+        NodeListening { node: Arc::clone(self), signal: Pointer::clone(signal) }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -113,7 +130,7 @@ impl Node {
     pub(crate) fn wake(&self) {}
 
     /// Sleeps until `signal` is raised or `until` has come, and says whether it was raised. Without threads in the
-    /// background it does what falls due meanwhile. A log that closes raises nothing by itself: partitions do.
+    /// background it does what falls due meanwhile. What is to raise the signal, it has to listen to.
     pub(crate) fn wait(&self, signal: &Signal, until: Moment) -> bool {
         signal.wait(until.since(self.clock.monotonic()))
     }
@@ -122,6 +139,21 @@ impl Node {
     pub(crate) fn tick(&self) {
         let now = self.clock.now();
         let timed: Vec<_> = self.timed.lock().iter().filter_map(Weak::upgrade).collect();
-        timed.iter().filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic)).for_each(|timed| timed.run(now));
+        timed
+            .iter()
+            .filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic))
+            .for_each(|timed| timed.run(now));
+    }
+}
+
+/// A signal that the node raises.
+pub(crate) struct NodeListening {
+    node: Arc<Node>,
+    signal: Pointer<Signal>,
+}
+
+impl Drop for NodeListening {
+    fn drop(&mut self) {
+        self.node.changed.unlisten(&self.signal);
     }
 }
