@@ -52,6 +52,7 @@
 
 mod clock;
 mod config;
+mod consumer;
 mod epochs;
 mod error;
 mod node;
@@ -68,6 +69,7 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType, TopicConfig};
+pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{
@@ -89,7 +91,10 @@ pub use storage::{
     BootId, Entry, Fault, FileStorage, LockMode, MemoryStorage, Operation, OperationKind, Reads, Storage, StorageFile,
     StorageLock,
 };
-pub use types::{Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
+pub use types::{
+    Acks, Isolation, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId,
+    TopicPartition,
+};
 
 /// The program in the README runs.
 #[cfg(doctest)]
