@@ -111,15 +111,24 @@ impl Epochs {
     /// `requested` is above the latest epoch, or negative, or no epoch is known.
     #[must_use]
     pub fn end_offset_for(&self, requested: LeaderEpoch, log_end: Offset) -> Option<(LeaderEpoch, Offset)> {
-        if requested.0 < 0 {
-            return None;
-        }
-        if self.latest() == Some(requested) {
-            return Some((requested, log_end));
-        }
-        let above = self.entries.partition_point(|(epoch, _)| *epoch <= requested);
-        let end = self.entries.get(above)?.1;
-        let known = above.checked_sub(1).and_then(|at| self.entries.get(at)).map_or(requested, |(epoch, _)| *epoch);
-        Some((known, end))
+        end_offset_for(&self.entries, requested, log_end)
     }
+}
+
+/// [`Epochs::end_offset_for`] over entries that rise as theirs do.
+pub(crate) fn end_offset_for(
+    entries: &[(LeaderEpoch, Offset)],
+    requested: LeaderEpoch,
+    log_end: Offset,
+) -> Option<(LeaderEpoch, Offset)> {
+    if requested.0 < 0 {
+        return None;
+    }
+    if entries.last().is_some_and(|(latest, _)| *latest == requested) {
+        return Some((requested, log_end));
+    }
+    let above = entries.partition_point(|(epoch, _)| *epoch <= requested);
+    let end = entries.get(above)?.1;
+    let known = above.checked_sub(1).and_then(|at| entries.get(at)).map_or(requested, |(epoch, _)| *epoch);
+    Some((known, end))
 }

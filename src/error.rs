@@ -282,6 +282,14 @@ pub enum Error {
         /// How many the topic has.
         partitions: u32,
     },
+    /// The topic or partition is there, but is none of those that are read here.
+    #[error("topic {topic:?}{} is not assigned here", partition.map(|number| format!(", partition {number},")).unwrap_or_default())]
+    NotAssigned {
+        /// The topic.
+        topic: String,
+        /// The partition asked for, from 0; `None` where any of the topic's was.
+        partition: Option<u32>,
+    },
     /// A topic of this name is there already.
     #[error("topic {name:?} exists")]
     TopicExists {

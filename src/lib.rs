@@ -52,6 +52,8 @@
 
 mod clock;
 mod config;
+mod consumer;
+mod controller;
 mod epochs;
 mod error;
 mod log;
@@ -73,6 +75,7 @@ pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{
     Cleanup, Commits, Durability, PartitionConfig, Retention, SettingDifference, TimestampType, TopicConfig,
 };
+pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use partition::{

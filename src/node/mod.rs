@@ -35,7 +35,7 @@ use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
 use crate::random::Random;
-use crate::sync::{Event, Mutex, Signal, Swap};
+use crate::sync::{Arc as Pointer, Event, Mutex, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
 pub(crate) use open::NodeOptions;
@@ -146,10 +146,17 @@ impl Node {
     }
 
     /// Exchanges the topics.
-    fn publish(&self, topics: Topics) {
+    pub(crate) fn publish(&self, topics: Topics) {
         self.topics.store(Arc::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
         self.changed.notify();
+    }
+
+    /// Has `signal` raised by every change of the topics, and by the close, until the answer is dropped. Look after
+    /// this: what was there before raises nothing.
+    pub(crate) fn listen(self: &Arc<Self>, signal: &Pointer<Signal>) -> NodeListening {
+        self.changed.listen(|| (), signal);
+        NodeListening { node: Arc::clone(self), signal: Pointer::clone(signal) }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -189,5 +196,29 @@ impl Node {
                 return false;
             }
         }
+    }
+}
+
+/// A signal that the node raises.
+#[derive(Debug)]
+pub(crate) struct NodeListening {
+    node: Arc<Node>,
+    signal: Pointer<Signal>,
+}
+
+impl Drop for NodeListening {
+    fn drop(&mut self) {
+        self.node.changed.unlisten(&self.signal);
+    }
+}
+
+#[cfg(test)]
+impl Node {
+    /// A node without a topic, on a disk of its own, that starts no thread.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let storage = crate::storage::MemoryStorage::new(0).shared();
+        let options =
+            NodeOptions { directory: "/node".into(), storage, clock, background: false, cluster: None, seed: 0 };
+        Self::open(options).expect("a new log opens")
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::view::{Marks, UpTo, View};
 use super::{Health, Inner, Partition};
+use crate::epochs::end_offset_for;
 use crate::error::{Error, Result};
 use crate::record::batches::{Batch, BatchIter, Batches};
 use crate::record::control::ControlRecord;
@@ -96,6 +97,8 @@ pub struct Found {
 pub struct Fetched {
     start: Offset,
     next: Offset,
+    /// The leader epoch of what lies right before `next`, as far as the read has seen it.
+    epoch: Option<LeaderEpoch>,
     high_watermark: Offset,
     log_start: Offset,
     batches: Batches,
@@ -110,6 +113,17 @@ impl Fetched {
     #[must_use]
     pub fn next_offset(&self) -> Offset {
         self.next
+    }
+
+    /// Where the read began.
+    pub(crate) fn start(&self) -> Offset {
+        self.start
+    }
+
+    /// The leader epoch of the record before [`Fetched::next_offset`], or of the one that compaction took from there.
+    /// `None` where it is not known, or nothing was passed.
+    pub(crate) fn epoch(&self) -> Option<LeaderEpoch> {
+        self.epoch
     }
 
     /// The high watermark at the time of the read.
@@ -251,6 +265,25 @@ impl Partition {
         self.inner.look(|view, marks| read_view(view, marks, offset, options))
     }
 
+    /// As [`Partition::try_read`], for whoever has read up to `offset` and found `epoch` to be the leader epoch of
+    /// the record before it: that is still so, or the answer is an error. Epochs and records are looked up in one
+    /// view, so no truncation comes between; no lock of the writer is taken.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] where the epoch ends below `offset`, or is not in the log any more. Else as
+    /// [`Partition::try_read`].
+    pub(crate) fn try_read_after(
+        &self,
+        offset: Offset,
+        epoch: Option<LeaderEpoch>,
+        options: ReadOptions,
+    ) -> Result<Fetched> {
+        self.inner.look(|view, marks| {
+            check_epoch(view, marks, offset, epoch)?;
+            read_view(view, marks, offset, options)
+        })
+    }
+
     /// The first record at or after `timestamp`, among those that [`Isolation::Committed`] can reach.
     /// `None` where there is none.
     ///
@@ -339,7 +372,30 @@ fn read_view(view: &View, marks: Marks, offset: Offset, options: ReadOptions) ->
         }
         index += 1;
     }
+    fetched.epoch = epoch_before_next(view, &fetched);
     Ok(fetched)
+}
+
+/// The leader epoch of the last batch; behind a gap, that of the view.
+fn epoch_before_next(view: &View, fetched: &Fetched) -> Option<LeaderEpoch> {
+    if fetched.next == fetched.start {
+        return None;
+    }
+    match fetched.batches.iter().next_back() {
+        Some(batch) if batch.header().next_offset() == fetched.next => batch.header().leader_epoch(),
+        _ => view.epoch_before(fetched.next),
+    }
+}
+
+/// Refuses a position before which another epoch's record stands now, or none (KIP-320). Of a log that knows no
+/// epoch, and of records below its first, nothing can be said.
+fn check_epoch(view: &View, marks: Marks, position: Offset, epoch: Option<LeaderEpoch>) -> Result<()> {
+    let Some(epoch) = epoch.filter(|_| !view.epochs.is_empty()) else { return Ok(()) };
+    match end_offset_for(&view.epochs, epoch, marks.end) {
+        Some((known, end)) if known == epoch && end >= position => Ok(()),
+        Some((_, end)) => Err(Error::Truncated { epoch, position, end: end.min(position) }),
+        None => Err(Error::Truncated { epoch, position, end: marks.end.min(position) }),
+    }
 }
 
 fn check_range(view: &View, marks: Marks, offset: Offset) -> Result<()> {

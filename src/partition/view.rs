@@ -45,6 +45,12 @@ impl View {
         self.segments.get(index + 1).map(|segment| segment.base_offset())
     }
 
+    /// The leader epoch that the offset before `offset` lies in, where it is known.
+    pub(super) fn epoch_before(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let begun = self.epochs.partition_point(|(_, start)| *start < offset);
+        begun.checked_sub(1).and_then(|at| self.epochs.get(at)).map(|(epoch, _)| *epoch)
+    }
+
     /// Bytes of log in all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size()).sum()

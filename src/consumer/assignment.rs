@@ -1,0 +1,226 @@
+//! Which partitions are read, from where each goes on, and whose turn it is.
+//!
+//! Invariants: slots are sorted by topic and partition, none is there twice. A slot keeps its position as long as its
+//! topic is the same one (by its id), whatever becomes of the partition's handle. Where the topic is gone, the slot
+//! says so once at least before it goes on with another topic of that name, at that one's first record.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::position::{Position, Target};
+use crate::error::{Error, Result};
+use crate::node::{Topic, Topics};
+use crate::partition::Partition;
+use crate::types::{TopicId, TopicPartition};
+
+/// Which of the assigned partitions a call is about.
+///
+/// ```
+/// use taffrail::Which;
+/// assert_eq!(Which::from("orders"), Which::Topic("orders"));
+/// assert_eq!(Which::from(("orders", 2)), Which::Partition("orders", 2));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Which<'a> {
+    /// All that are assigned now.
+    All,
+    /// Those of this topic that are assigned now.
+    Topic(&'a str),
+    /// One partition, by topic and number.
+    Partition(&'a str, u32),
+}
+
+impl<'a> From<&'a str> for Which<'a> {
+    fn from(topic: &'a str) -> Self {
+        Self::Topic(topic)
+    }
+}
+
+impl<'a> From<(&'a str, u32)> for Which<'a> {
+    fn from((topic, partition): (&'a str, u32)) -> Self {
+        Self::Partition(topic, partition)
+    }
+}
+
+impl<'a> From<&'a TopicPartition> for Which<'a> {
+    fn from(one: &'a TopicPartition) -> Self {
+        Self::Partition(&one.topic, one.partition)
+    }
+}
+
+impl Which<'_> {
+    fn takes(self, slot: &Slot) -> bool {
+        match self {
+            Self::All => true,
+            Self::Topic(topic) => *slot.topic == *topic,
+            Self::Partition(topic, partition) => slot.key() == (topic, partition),
+        }
+    }
+}
+
+/// One partition that is read.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) topic: Arc<str>,
+    pub(super) number: u32,
+    source: Source,
+    pub(super) target: Target,
+    pub(super) paused: bool,
+}
+
+/// Where a slot's records come from.
+#[derive(Debug)]
+enum Source {
+    Open {
+        id: TopicId,
+        partition: Partition,
+    },
+    /// The topic was deleted; `told`: a turn has answered so.
+    Gone {
+        told: bool,
+    },
+}
+
+impl Slot {
+    fn key(&self) -> (&str, u32) {
+        (&self.topic, self.number)
+    }
+
+    /// The partition, or that its topic is gone.
+    pub(super) fn partition(&self) -> Result<&Partition> {
+        match &self.source {
+            Source::Open { partition, .. } => Ok(partition),
+            Source::Gone { .. } => Err(Error::UnknownTopic { name: self.topic.to_string() }),
+        }
+    }
+
+    /// Where it goes on.
+    pub(super) fn position(&self) -> Result<Position> {
+        Ok(self.target.position(self.partition()?))
+    }
+
+    /// Notes that a turn has answered that the topic is gone: another one of that name may take its place.
+    pub(super) fn tell(&mut self, topics: &Topics) {
+        if let Source::Gone { told } = &mut self.source {
+            *told = true;
+            self.adopt(topics);
+        }
+    }
+
+    /// Takes over what the topics say of it now.
+    fn adopt(&mut self, topics: &Topics) {
+        let topic = topics.get(&self.topic);
+        let there = topic.and_then(|topic| Some((topic.id, topic.partition(self.number).ok()?.clone())));
+        match (&mut self.source, there) {
+            (Source::Open { id, partition }, Some((now, found))) if *id == now => *partition = found,
+            (Source::Open { .. }, _) => self.source = Source::Gone { told: false },
+            (Source::Gone { told: true }, Some((id, partition))) => {
+                self.source = Source::Open { id, partition };
+                self.target = Target::Earliest;
+            }
+            (Source::Gone { .. }, _) => {}
+        }
+    }
+}
+
+/// The partitions that are read.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    slots: Vec<Slot>,
+    /// Topics of which every partition is read, also those that come later.
+    followed: BTreeSet<Arc<str>>,
+    /// Whose turn is next.
+    turn: usize,
+    /// Up to which change of the topics this has followed.
+    version: u64,
+}
+
+impl Assignment {
+    /// Nothing yet, over topics as they are at `version`.
+    pub(super) fn new(version: u64) -> Self {
+        Self { slots: Vec::new(), followed: BTreeSet::new(), turn: 0, version }
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub(super) fn slot(&mut self, index: usize) -> &mut Slot {
+        &mut self.slots[index]
+    }
+
+    /// Adds every partition of a topic, each at what `start` says, and from now on those that come later.
+    pub(super) fn follow(&mut self, topic: &Topic, start: impl Fn(&Partition) -> Result<Target>) -> Result<()> {
+        for number in (0..).take(topic.partitions.len()) {
+            self.add(topic, number, &start)?;
+        }
+        self.followed.insert(Arc::clone(&topic.name));
+        Ok(())
+    }
+
+    /// Adds one partition, at what `start` says; changes nothing where it is there already.
+    pub(super) fn add(
+        &mut self,
+        topic: &Topic,
+        number: u32,
+        start: impl Fn(&Partition) -> Result<Target>,
+    ) -> Result<()> {
+        let partition = topic.partition(number)?;
+        if let Err(at) = self.search(&topic.name, number) {
+            let target = start(partition)?;
+            self.insert(at, topic, number, partition.clone(), target);
+        }
+        Ok(())
+    }
+
+    /// Follows the topics to how they are at `version`: handles, deletions, growth. Partitions that are new are read
+    /// from their first record on.
+    pub(super) fn update(&mut self, version: u64, topics: &Topics) {
+        self.version = version;
+        self.slots.iter_mut().for_each(|slot| slot.adopt(topics));
+        let followed: Vec<_> = self.followed.iter().filter_map(|name| topics.get(name)).collect();
+        for topic in followed {
+            for (number, partition) in (0..).zip(&topic.partitions) {
+                if let Err(at) = self.search(&topic.name, number) {
+                    self.insert(at, topic, number, partition.clone(), Target::Earliest);
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, at: usize, topic: &Topic, number: u32, partition: Partition, target: Target) {
+        let source = Source::Open { id: topic.id, partition };
+        self.slots.insert(at, Slot { topic: Arc::clone(&topic.name), number, source, target, paused: false });
+        // It is still the same one's turn.
+        self.turn += usize::from(at < self.turn);
+    }
+
+    /// Takes the next turn: whose it is.
+    pub(super) fn take_turn(&mut self) -> usize {
+        let index = self.turn % self.slots.len().max(1);
+        self.turn = index + 1;
+        index
+    }
+
+    pub(super) fn find(&self, topic: &str, number: u32) -> Option<usize> {
+        self.search(topic, number).ok()
+    }
+
+    /// Where those are that `which` names, by their index.
+    pub(super) fn select(&self, which: Which<'_>) -> Vec<usize> {
+        (0..self.slots.len()).filter(|&index| which.takes(&self.slots[index])).collect()
+    }
+
+    fn search(&self, topic: &str, number: u32) -> std::result::Result<usize, usize> {
+        self.slots.binary_search_by(|slot| slot.key().cmp(&(topic, number)))
+    }
+}

@@ -1,0 +1,294 @@
+//! Fetching: partitions take turns, each turn is one read, and where none has anything the fetcher sleeps.
+//!
+//! ```text
+//!   poll ─▶ step ─▶ a turn ─▶ records            → handed out, the position moves
+//!            ▲        │     ─▶ nothing to show   → the position moves, the next turn
+//!            │        │     ─▶ an error          → answered, the position stays
+//!            │        └─────▶ nothing there      → the next turn; after a whole round: idle
+//!            └── woken ◀── sleep ◀── look again ◀── listen ◀── idle
+//! ```
+//!
+//! Invariants:
+//! - Whatever a turn comes to, the next one is the next partition's: neither endless data nor an error that stays
+//!   holds up the others.
+//! - A position moves only with the records before it, or past what is not shown (markers, aborted records, gaps); it
+//!   is set elsewhere only by a seek, and by the policy for positions that are out of range.
+//! - It listens to its partitions and to the node before it looks a last time, and sleeps after: no change is missed.
+//!   It listens only within a poll that found nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::assignment::{Assignment, Slot, Which};
+use super::polled::Polled;
+use super::position::{OutOfRange, Position, StartAt, Target};
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::node::{Node, NodeListening, Topic};
+use crate::partition::{Fetched, Listening, Partition, ReadOptions};
+use crate::sync::{Arc as Pointer, Signal};
+use crate::types::Isolation;
+
+/// How a fetcher reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FetchOptions {
+    pub(super) isolation: Isolation,
+    pub(super) out_of_range: OutOfRange,
+    pub(super) max_bytes: usize,
+}
+
+/// Reads the partitions that are assigned to it, in turns.
+pub(super) struct Fetcher {
+    node: Arc<Node>,
+    assignment: Assignment,
+    options: FetchOptions,
+    signal: Pointer<Signal>,
+}
+
+/// What a step came to.
+enum Step {
+    Records(Polled),
+    /// The position moved past something that is not shown: there may be more at once.
+    Passed,
+    /// No partition has anything.
+    Idle,
+}
+
+/// What raises the signal while the fetcher sleeps.
+struct Listeners {
+    /// The topics that they are of.
+    version: u64,
+    _node: NodeListening,
+    _partitions: Vec<Listening>,
+}
+
+/// What is assigned.
+impl Fetcher {
+    /// Reads nothing yet.
+    pub(super) fn new(node: Arc<Node>, options: FetchOptions) -> Self {
+        let assignment = Assignment::new(node.version());
+        Self { node, assignment, options, signal: Pointer::new(Signal::new()) }
+    }
+
+    pub(super) fn assignment(&self) -> &Assignment {
+        &self.assignment
+    }
+
+    /// Adds all partitions of a topic, also those that come later: these from their first record on.
+    pub(super) fn follow(&mut self, topic: &Topic, start: StartAt) -> Result<()> {
+        let isolation = self.options.isolation;
+        self.assignment.follow(topic, |partition| start.target(partition, isolation))
+    }
+
+    /// Adds one partition.
+    pub(super) fn assign(&mut self, topic: &Topic, number: u32, start: StartAt) -> Result<()> {
+        let isolation = self.options.isolation;
+        self.assignment.add(topic, number, |partition| start.target(partition, isolation))
+    }
+
+    /// Follows the topics where they have changed.
+    fn update(&mut self) -> Result<()> {
+        self.node.check_open()?;
+        // The version first: topics that are exchanged in between are looked at once more.
+        let version = self.node.version();
+        if version != self.assignment.version() {
+            self.assignment.update(version, &self.node.topics());
+        }
+        Ok(())
+    }
+
+    fn find(&self, topic: &str, number: u32) -> Result<usize> {
+        self.assignment.find(topic, number).ok_or_else(|| self.not_assigned(topic, Some(number)))
+    }
+
+    fn select(&self, which: Which<'_>) -> Result<Vec<usize>> {
+        let selected = self.assignment.select(which);
+        match which {
+            Which::Topic(topic) if selected.is_empty() => Err(self.not_assigned(topic, None)),
+            Which::Partition(topic, number) if selected.is_empty() => Err(self.not_assigned(topic, Some(number))),
+            _ => Ok(selected),
+        }
+    }
+
+    /// Why there is no such slot.
+    fn not_assigned(&self, topic: &str, partition: Option<u32>) -> Error {
+        let there = self.node.topic(topic).and_then(|found| match partition {
+            Some(number) => found.partition(number).map(drop),
+            None => Ok(()),
+        });
+        there.err().unwrap_or_else(|| Error::NotAssigned { topic: topic.to_owned(), partition })
+    }
+}
+
+/// Positions.
+impl Fetcher {
+    pub(super) fn position(&self, topic: &str, number: u32) -> Result<Position> {
+        self.assignment.slots()[self.find(topic, number)?].position()
+    }
+
+    pub(super) fn seek(&mut self, topic: &str, number: u32, position: Position) -> Result<()> {
+        self.update()?;
+        let index = self.find(topic, number)?;
+        let slot = self.assignment.slot(index);
+        slot.partition()?;
+        slot.target = Target::At(position);
+        Ok(())
+    }
+
+    /// Sends each of them to where `to` is in it; on an error none. Where all are meant, those whose topic is gone
+    /// are left as they are: their turns say so.
+    pub(super) fn seek_to(&mut self, which: Which<'_>, to: StartAt) -> Result<()> {
+        self.update()?;
+        let mut found = Vec::new();
+        for index in self.select(which)? {
+            match self.assignment.slots()[index].partition() {
+                Ok(partition) => found.push((index, to.target(partition, self.options.isolation)?)),
+                Err(_) if which == Which::All => {}
+                Err(gone) => return Err(gone),
+            }
+        }
+        for (index, target) in found {
+            self.assignment.slot(index).target = target;
+        }
+        Ok(())
+    }
+
+    /// Has turns of these pass by, or come again.
+    pub(super) fn set_paused(&mut self, which: Which<'_>, paused: bool) -> Result<()> {
+        self.update()?;
+        for index in self.select(which)? {
+            self.assignment.slot(index).paused = paused;
+        }
+        Ok(())
+    }
+}
+
+/// Turns.
+impl Fetcher {
+    /// The records of whoever's turn it is, among those that have any; empty where there are none to show.
+    pub(super) fn try_poll(&mut self) -> Result<Polled> {
+        loop {
+            match self.step()? {
+                Step::Records(polled) => return Ok(polled),
+                Step::Passed => {}
+                Step::Idle => return Ok(Polled::default()),
+            }
+        }
+    }
+
+    /// The same, waiting for up to `timeout` where there are none.
+    pub(super) fn poll(&mut self, timeout: Duration) -> Result<Polled> {
+        let deadline = self.now().after(timeout);
+        let mut listeners: Option<Listeners> = None;
+        loop {
+            let step = self.step()?;
+            if let Step::Records(polled) = step {
+                return Ok(polled);
+            }
+            if self.now() >= deadline {
+                return Ok(Polled::default());
+            }
+            match (step, &listeners) {
+                (Step::Idle, Some(heard)) if heard.version == self.assignment.version() => {
+                    self.node.wait(&self.signal, deadline);
+                }
+                (Step::Idle, _) => listeners = Some(self.listen()),
+                _ => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.node.clock().monotonic()
+    }
+
+    fn listen(&self) -> Listeners {
+        let awake = self.assignment.slots().iter().filter(|slot| !slot.paused);
+        let partitions = awake.filter_map(|slot| slot.partition().ok());
+        Listeners {
+            version: self.assignment.version(),
+            _node: self.node.listen(&self.signal),
+            _partitions: partitions.map(|partition| partition.listen(&self.signal)).collect(),
+        }
+    }
+
+    /// Takes turns until one comes to something, once around at most.
+    fn step(&mut self) -> Result<Step> {
+        self.update()?;
+        for _ in 0..self.assignment.len() {
+            let index = self.assignment.take_turn();
+            match self.turn(index)? {
+                Step::Idle => {}
+                something => return Ok(something),
+            }
+        }
+        Ok(Step::Idle)
+    }
+
+    /// One partition's turn.
+    fn turn(&mut self, index: usize) -> Result<Step> {
+        let options = self.options;
+        let slot = self.assignment.slot(index);
+        if slot.paused {
+            return Ok(Step::Idle);
+        }
+        match read(slot, options) {
+            Ok(fetched) => Ok(hand_out(slot, fetched)),
+            Err(Error::OffsetOutOfRange { .. }) if slot.target == Target::Earliest => Ok(Step::Passed),
+            Err(error @ Error::OffsetOutOfRange { .. }) => return_to_range(slot, error, options),
+            Err(error @ Error::UnknownTopic { .. }) => {
+                slot.tell(&self.node.topics());
+                Err(error)
+            }
+            Err(Error::Closed) => self.closed(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A partition is closed: because the log is, or because the topics have changed since they were looked at.
+    fn closed(&self) -> Result<Step> {
+        self.node.check_open()?;
+        if self.node.version() == self.assignment.version() { Err(Error::Closed) } else { Ok(Step::Passed) }
+    }
+}
+
+fn read(slot: &Slot, options: FetchOptions) -> Result<Fetched> {
+    let partition: &Partition = slot.partition()?;
+    let Position { offset, epoch } = slot.target.position(partition);
+    let options = ReadOptions::new().isolation(options.isolation).max_bytes(options.max_bytes);
+    partition.try_read_after(offset, epoch, options)
+}
+
+/// Moves the position behind what was fetched. A first read that finds nothing fixes where the first record is.
+fn hand_out(slot: &mut Slot, fetched: Fetched) -> Step {
+    let moved = fetched.next_offset() > fetched.start();
+    if moved {
+        slot.target = Target::At(Position { offset: fetched.next_offset(), epoch: fetched.epoch() });
+    } else if slot.target == Target::Earliest {
+        slot.target = Target::At(fetched.start().into());
+    }
+    match fetched.records().next() {
+        Some(_) => Step::Records(Polled::new(Arc::clone(&slot.topic), slot.number, fetched)),
+        None if moved => Step::Passed,
+        None => Step::Idle,
+    }
+}
+
+/// The position is not in the log.
+fn return_to_range(slot: &mut Slot, error: Error, options: FetchOptions) -> Result<Step> {
+    let to = match options.out_of_range {
+        OutOfRange::Error => return Err(error),
+        OutOfRange::Earliest => StartAt::Earliest,
+        OutOfRange::Latest => StartAt::Latest,
+    };
+    slot.target = to.target(slot.partition()?, options.isolation)?;
+    Ok(Step::Passed)
+}
+
+#[cfg(all(test, not(loom)))]
+impl Fetcher {
+    /// How many things may raise the signal now.
+    pub(super) fn listeners(&self) -> usize {
+        Pointer::strong_count(&self.signal) - 1
+    }
+}
