@@ -52,6 +52,8 @@
 
 mod clock;
 mod config;
+#[cfg_attr(not(test), expect(dead_code, reason = "the node that runs it follows"))]
+mod controller;
 mod epochs;
 mod error;
 #[cfg_attr(not(test), expect(dead_code, reason = "the machines and the node that runs them follow"))]
