@@ -2,7 +2,7 @@
 //!
 //! Invariant: a configuration that an `open` accepted has passed `check` as a whole; no later code asks again.
 
-mod settings;
+pub(crate) mod settings;
 mod topic;
 
 use std::time::Duration;

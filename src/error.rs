@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::types::{LeaderEpoch, Offset, Timestamp};
+use crate::types::{LeaderEpoch, Offset, Timestamp, TopicId};
 
 /// What every fallible call returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -302,6 +302,17 @@ pub enum Error {
         /// The name that was to be given.
         name: String,
         /// The topic that is there.
+        existing: String,
+    },
+    /// Two topics would have one id: a directory was copied with its `partition.metadata`, or belongs to a topic that
+    /// was deleted and not removed yet.
+    #[error("topic {name:?} has the id {id} of topic {existing:?}: remove `partition.metadata` from what was copied")]
+    TopicIdTaken {
+        /// The topic that is not taken.
+        name: String,
+        /// The id.
+        id: TopicId,
+        /// The topic that has it.
         existing: String,
     },
     /// The topic has another number of partitions than was asked for, or more: their number only grows.

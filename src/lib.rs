@@ -78,6 +78,7 @@ pub use config::{
 pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
+pub use log::{Ensured, Log, LogBuilder, PartitionsAdded, TopicDescription};
 pub use partition::{
     Appended, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
     ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,

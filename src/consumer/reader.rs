@@ -28,7 +28,6 @@ pub struct ReaderBuilder {
 }
 
 impl ReaderBuilder {
-    #[cfg_attr(not(test), expect(dead_code, reason = "the log makes it, once there is one"))]
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let (isolation, out_of_range) = (Isolation::Committed, OutOfRange::Error);
         let options = FetchOptions { isolation, out_of_range, max_bytes: MAX_BYTES };

@@ -44,7 +44,8 @@ impl Node {
     /// Closes the partitions of deleted topics and removes their directories.
     fn remove_deleted(&self) -> Failures {
         let mut failures = Failures::new();
-        for action in self.driver.lock().actions(self.clock.now()) {
+        let actions = self.driver.lock().actions(self.clock.now());
+        for action in actions {
             let Action::RemoveTopic { name, id, partitions } = action;
             let mut topics = Topics::clone(&self.topics.load());
             if topics.get(name.as_str()).is_some_and(|topic| topic.id == id) {

@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::types::{LeaderEpoch, NodeId, Offset};
 
 pub use journal::Journal;
+pub(crate) use journal::Replay;
 pub use solo::Solo;
 
 /// Consensus on one sequence of entries.

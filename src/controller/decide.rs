@@ -1,0 +1,134 @@
+//! What follows from a command: events and a reply, or a refusal. Nothing is changed here.
+
+use super::{Command, Controller, Event, Reply, TopicState};
+use crate::config::TopicConfig;
+use crate::error::{Error, Result};
+use crate::types::{TopicId, check_topic_name};
+
+type Outcome = Result<(Vec<Event>, Reply)>;
+
+/// Names of the log's own: its directories, and the one that no broker would give a topic.
+const RESERVED: &[&str] = &["__taffrail_", "__cluster_metadata"];
+
+pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
+    match command {
+        Command::Format { cluster } => format(state, cluster),
+        Command::Create { name, id, config } => create(state, name, id, config),
+        Command::Ensure { name, id, config } => match state.topic(&name) {
+            Some(topic) => find(topic, &config),
+            None => create(state, name, id, config),
+        },
+        Command::Delete { name } => {
+            let id = known(state, &name)?.id;
+            Ok((vec![Event::Deleted { id }], Reply::Done))
+        }
+        Command::AddPartitions { name, total } => add_partitions(known(state, &name)?, total),
+        Command::Configure { name, config } => configure(known(state, &name)?, config),
+        Command::Adopt { name, id, partitions } => adopt(state, name, id, partitions),
+        Command::Removed { id } => {
+            let event = state.removing().contains_key(&id).then_some(Event::Removed { id });
+            Ok((event.into_iter().collect(), Reply::Done))
+        }
+    }
+}
+
+fn format(state: &Controller, cluster: String) -> Outcome {
+    check_cluster(&cluster).map_err(|reason| Error::InvalidName { name: cluster.clone(), reason })?;
+    match state.cluster() {
+        Some(known) => Ok((Vec::new(), Reply::Formatted { cluster: known.to_owned() })),
+        None => Ok((vec![Event::Formatted { cluster: cluster.clone() }], Reply::Formatted { cluster })),
+    }
+}
+
+/// Kafka writes a cluster's id as it does a topic's.
+pub(super) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static str> {
+    match cluster.parse::<TopicId>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err("a cluster's id is 16 bytes in base64url, 22 characters"),
+    }
+}
+
+fn create(state: &Controller, name: String, id: TopicId, config: TopicConfig) -> Outcome {
+    check_free(state, &name, id)?;
+    if let Some(existing) = state.topics().find(|topic| collide(&topic.name, &name)) {
+        return Err(Error::TopicNameCollides { name, existing: existing.name.clone() });
+    }
+    config.check()?;
+    Ok((vec![Event::Created { name, id, config, adopted: false }], Reply::Created { id }))
+}
+
+/// The directory has the topic already, so a name that collides with another's is taken as it is, as in Kafka.
+fn adopt(state: &Controller, name: String, id: TopicId, partitions: u32) -> Outcome {
+    check_free(state, &name, id)?;
+    let config = TopicConfig::keeping_everything().partitions(partitions);
+    config.check()?;
+    Ok((vec![Event::Created { name, id, config, adopted: true }], Reply::Created { id }))
+}
+
+/// The topic is there: the number of its partitions must be the one asked for, the rest is reported.
+fn find(topic: &TopicState, config: &TopicConfig) -> Outcome {
+    config.check()?;
+    same_partitions(topic, config.partitions)?;
+    Ok((Vec::new(), Reply::Found { id: topic.id, differences: topic.config.differences(config) }))
+}
+
+fn add_partitions(topic: &TopicState, total: u32) -> Outcome {
+    if total <= topic.config.partitions {
+        return Err(partition_count(topic, total));
+    }
+    topic.config.clone().partitions(total).check()?;
+    Ok((vec![Event::PartitionsAdded { id: topic.id, total }], Reply::Done))
+}
+
+fn configure(topic: &TopicState, config: TopicConfig) -> Outcome {
+    config.check()?;
+    same_partitions(topic, config.partitions)?;
+    if config == topic.config && !topic.adopted {
+        return Ok((Vec::new(), Reply::Done));
+    }
+    Ok((vec![Event::Configured { id: topic.id, config }], Reply::Done))
+}
+
+fn known<'a>(state: &'a Controller, name: &str) -> Result<&'a TopicState> {
+    state.topic(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })
+}
+
+fn same_partitions(topic: &TopicState, requested: u32) -> Result<()> {
+    if topic.config.partitions == requested { Ok(()) } else { Err(partition_count(topic, requested)) }
+}
+
+fn partition_count(topic: &TopicState, requested: u32) -> Error {
+    Error::PartitionCount { topic: topic.name.clone(), partitions: topic.config.partitions, requested }
+}
+
+/// Whether a topic can have this name and this id.
+fn check_free(state: &Controller, name: &str, id: TopicId) -> Result<()> {
+    check_name(name).map_err(|reason| Error::InvalidName { name: name.to_owned(), reason })?;
+    check_id(id).map_err(|reason| Error::InvalidName { name: id.to_string(), reason })?;
+    if state.topic(name).is_some() {
+        return Err(Error::TopicExists { name: name.to_owned() });
+    }
+    match state.name_of(id) {
+        Some(existing) => Err(Error::TopicIdTaken { name: name.to_owned(), id, existing: existing.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// Kafka's rules, and the names that a log keeps for itself.
+pub(super) fn check_name(name: &str) -> std::result::Result<(), &'static str> {
+    if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+        return Err("names that begin with __taffrail_ or __cluster_metadata are not for topics");
+    }
+    check_topic_name(name)
+}
+
+/// Zero is Kafka's word for no id.
+pub(super) fn check_id(id: TopicId) -> std::result::Result<(), &'static str> {
+    if id == TopicId([0; 16]) { Err("a topic's id is not zero") } else { Ok(()) }
+}
+
+/// Whether metrics cannot tell the names apart: dot and underscore count as one.
+fn collide(one: &str, other: &str) -> bool {
+    let folded = |byte: u8| if byte == b'.' { b'_' } else { byte };
+    one.bytes().map(folded).eq(other.bytes().map(folded))
+}

@@ -1,0 +1,95 @@
+//! A log of topics: opened, filled, closed, opened again; its admin calls, and what they refuse.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use taffrail::{
+    BatchBuilder, Error, Log, MemoryStorage, Offset, Partition, PartitionConfig, ReadOptions, Record, TopicConfig,
+};
+
+fn append(partition: &Partition, values: &[&str]) {
+    let mut batch = BatchBuilder::new();
+    for value in values {
+        batch.push(&Record::new(value)).unwrap();
+    }
+    partition.append(&mut batch).unwrap().wait().unwrap();
+}
+
+fn values(partition: &Partition) -> Vec<String> {
+    let fetched = partition.read(partition.start(), ReadOptions::default()).unwrap();
+    fetched.iter().map(|record| record.value_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn topics_are_there_when_the_log_is_opened_again() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("data");
+    let log = Log::open(&path).unwrap();
+    let id = log.create_topic("orders", TopicConfig::new().partitions(3)).unwrap();
+    append(&log.partition("orders", 2).unwrap(), &["a", "b"]);
+    let cluster = log.cluster_id();
+    log.close().unwrap();
+
+    let log = Log::open(&path).unwrap();
+    let found = log.describe_topic("orders").unwrap();
+    assert_eq!((found.id, found.partitions.len(), found.adopted), (id, 3, false));
+    assert_eq!((log.topics(), log.cluster_id()), (vec!["orders".to_owned()], cluster));
+    assert_eq!(values(&log.partition("orders", 2).unwrap()), ["a", "b"]);
+    assert!(log.partition("orders", 2).unwrap().recovery().clean);
+    drop(log);
+    let log = Log::open(&path).unwrap();
+    assert!(log.partition("orders", 2).unwrap().recovery().clean, "the drop closes too");
+}
+
+#[test]
+fn a_deleted_topic_is_gone_with_its_directories() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    log.create_topic("orders", TopicConfig::new().partitions(2)).unwrap();
+    let partition = log.partition("orders", 0).unwrap();
+    append(&partition, &["a"]);
+    let held = partition.read(Offset(0), ReadOptions::default()).unwrap();
+    log.delete_topic("orders").unwrap();
+    assert!(matches!(log.partition("orders", 0), Err(Error::UnknownTopic { .. })));
+    assert!(matches!(partition.read(Offset(0), ReadOptions::default()), Err(Error::Closed)));
+    assert_eq!(held.iter().next().unwrap().value_str(), Some("a"), "what was read stays");
+    assert!(!home.path().join("orders-0").exists() && !home.path().join("orders-1").exists());
+    log.create_topic("orders", TopicConfig::new()).unwrap();
+    assert!(values(&log.partition("orders", 0).unwrap()).is_empty());
+}
+
+#[test]
+fn one_process_has_a_log_at_a_time() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    assert!(matches!(Log::open(home.path()), Err(Error::Locked { .. })));
+    log.create_topic("orders", TopicConfig::new()).unwrap();
+    let alone = Partition::open(home.path().join("orders-0"), PartitionConfig::default());
+    assert!(matches!(alone, Err(Error::Locked { .. })), "{alone:?}");
+    log.close().unwrap();
+    let alone = Partition::open(home.path().join("orders-0"), PartitionConfig::default()).unwrap();
+    append(&alone, &["alone"]);
+    assert!(matches!(Log::open(home.path()), Err(Error::Locked { .. })));
+    alone.close().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    assert_eq!(values(&log.partition("orders", 0).unwrap()), ["alone"]);
+    assert!(!home.path().join("orders-0/.lock").exists());
+    assert!(!home.path().join("orders-0/recovery-point-offset-checkpoint").exists());
+}
+
+#[test]
+fn without_threads_a_tick_does_what_is_due() {
+    let storage = MemoryStorage::new(1);
+    let log = Log::builder("data").storage(storage.shared()).background(false).open().unwrap();
+    log.create_topic("orders", TopicConfig::new().partitions(2)).unwrap();
+    log.tick();
+    let mut reader = log.reader().topics(["orders"]).open().unwrap();
+    let mut batch = BatchBuilder::new();
+    batch.push(&Record::new("nobody waits")).unwrap();
+    drop(log.partition("orders", 1).unwrap().append(&mut batch).unwrap());
+    let polled = reader.poll(Duration::from_secs(10)).unwrap();
+    assert_eq!(polled.records().next().unwrap().value_str(), Some("nobody waits"));
+    log.close().unwrap();
+    let _ = Arc::new(storage);
+}
