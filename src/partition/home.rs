@@ -87,8 +87,7 @@ impl Home {
     pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
-        create_with_parents(&*storage, directory)?;
-        let entries = list(&*storage, directory)?;
+        let entries = list_or_create(&*storage, directory)?;
         let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
         if !lock_was_there {
             sync_ancestors(&*storage, directory)?;
@@ -96,7 +95,7 @@ impl Home {
         let mut locks = vec![take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?];
         if let Some(parent) = parent_of(directory) {
             let outer = parent.join(LOCK);
-            if list(&*storage, parent).is_ok_and(|entries| entries.iter().any(|entry| entry.name == LOCK)) {
+            if storage.modified(&outer).is_ok() {
                 locks.push(take_lock(&*storage, &outer, LockMode::Shared)?);
             }
         }
@@ -266,18 +265,29 @@ fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
-/// Creates a directory and what is missing above it, each durable in its parent before the next.
-fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
+/// What is in a directory, which is created where it is missing. What lies above is never listed: a parent may hold
+/// thousands of partitions.
+fn list_or_create(storage: &dyn Storage, directory: &Path) -> Result<Vec<Entry>> {
     match storage.list(directory) {
-        Ok(_) => return Ok(()),
+        Ok(entries) => return Ok(entries),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(Error::io("list", directory, error)),
     }
+    create_with_parents(storage, directory)?;
+    list(storage, directory)
+}
+
+/// Creates a directory and what is missing above it, each durable in its parent before the next.
+fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
     let parent = parent_of(directory);
-    if let Some(parent) = parent {
-        create_with_parents(storage, parent)?;
-    }
-    storage.create_directory(directory).map_err(|error| Error::io("create", directory, error))?;
+    let created = match (storage.create_directory(directory), parent) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+            create_with_parents(storage, parent)?;
+            storage.create_directory(directory)
+        }
+        (outcome, _) => outcome,
+    };
+    created.map_err(|error| Error::io("create", directory, error))?;
     parent.map_or(Ok(()), |parent| sync_directory(storage, parent))
 }
 
