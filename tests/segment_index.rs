@@ -98,6 +98,32 @@ fn golden_time_index() {
     assert!(TimeIndex::from_bytes(Offset(1000), &[bytes, vec![0; 12]].concat()).is_err());
 }
 
+/// Entries rise in both fields; of the time index the offset may stay. What does not is neither added nor taken from a
+/// file.
+#[test]
+fn an_entry_that_does_not_rise_is_refused() {
+    let mut offsets = OffsetIndex::new(Offset(1000));
+    assert!(offsets.append(entry(1003, 100)));
+    for wrong in [entry(1003, 200), entry(1002, 200), entry(1004, 100), entry(1004, 99), entry(999, 200)] {
+        assert!(!offsets.append(wrong), "{wrong:?}");
+    }
+    for wrong in ["0000000300000064", "0000000200000065", "0000000400000063", "fffffff000000065"] {
+        let bytes = [offsets.to_bytes(), hex(wrong)].concat();
+        assert!(OffsetIndex::from_bytes(Offset(1000), &bytes).is_err(), "{wrong}");
+    }
+    let mut times = TimeIndex::new(Offset(1000));
+    assert!(!times.append(time(-1, 1003)));
+    assert!(times.append(time(5, 1003)));
+    for wrong in [time(5, 1004), time(4, 1004), time(6, 1002), time(6, 999)] {
+        assert!(!times.append(wrong), "{wrong:?}");
+    }
+    assert!(times.append(time(6, 1003)), "its offset may stay");
+    for wrong in ["000000000000000600000004", "000000000000000700000002", "ffffffffffffffff00000004"] {
+        let bytes = [times.to_bytes(), hex(wrong)].concat();
+        assert!(TimeIndex::from_bytes(Offset(1000), &bytes).is_err(), "{wrong}");
+    }
+}
+
 #[test]
 fn golden_transaction_index() {
     let aborted = |producer, first, last, stable| AbortedTransaction {

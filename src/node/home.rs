@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::properties::{self, Owner};
 use crate::storage::checkpoint::{clean_marker, partition_metadata};
-use crate::storage::directory::{create_with_parents, list, sync_ancestors, sync_directory, take_lock};
+use crate::storage::directory::{list, list_or_create, sync_ancestors, sync_directory, take_lock};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::types::{NodeId, TopicId, TopicPartition};
@@ -53,8 +53,7 @@ pub(super) struct Home {
 impl Home {
     /// Creates the directory where it is missing, looks whether all in it belongs there, and takes its lock.
     pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
-        create_with_parents(&*storage, directory)?;
-        let entries = list(&*storage, directory)?;
+        let entries = list_or_create(&*storage, directory)?;
         check_directories(directory, &entries)?;
         let path = directory.join(LOCK);
         let is_new = !entries.iter().any(|entry| entry.name == LOCK);

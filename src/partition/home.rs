@@ -34,9 +34,7 @@ use std::sync::Arc;
 use super::books::{Books, Mark};
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, partition_metadata};
-use crate::storage::directory::{
-    LOCK_BYTES_MAX, create_with_parents, list, parent_of, sync_ancestors, sync_directory, take_lock,
-};
+use crate::storage::directory::{list, list_or_create, parent_of, sync_ancestors, sync_directory, take_lock};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::trace;
@@ -99,8 +97,7 @@ impl Home {
     pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
-        create_with_parents(&*storage, directory)?;
-        let entries = list(&*storage, directory)?;
+        let entries = list_or_create(&*storage, directory)?;
         let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
         if !lock_was_there {
             sync_ancestors(&*storage, directory)?;
@@ -108,7 +105,7 @@ impl Home {
         let mut locks = vec![take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?];
         if let Some(parent) = parent_of(directory) {
             let outer = parent.join(LOCK);
-            if list(&*storage, parent).is_ok_and(|entries| entries.iter().any(|entry| entry.name == LOCK)) {
+            if storage.modified(&outer).is_ok() {
                 locks.push(take_lock(&*storage, &outer, LockMode::Shared)?);
             }
         }
@@ -123,11 +120,10 @@ impl Home {
     pub(super) fn enter_in_log(storage: Arc<dyn Storage>, directory: &Path, books: Arc<Books>) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
-        create_with_parents(&*storage, directory)?;
-        let inner = directory.join(LOCK);
-        let lock_was_there = checkpoint::read_all(&*storage, &inner, LOCK_BYTES_MAX)?.is_some();
+        let entries = list_or_create(&*storage, directory)?;
+        let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
         if lock_was_there {
-            drop(take_lock(&*storage, &inner, LockMode::Exclusive)?);
+            drop(take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?);
         }
         Ok(Self { storage, directory: directory.to_owned(), name, keeper: Keeper::Log(books), lock_was_there })
     }

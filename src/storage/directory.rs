@@ -8,7 +8,7 @@ use super::{Entry, LockMode, Storage, StorageLock};
 use crate::error::{Error, Result};
 
 /// A lock file holds a process id.
-pub(crate) const LOCK_BYTES_MAX: u64 = 64;
+const LOCK_BYTES_MAX: u64 = 64;
 
 pub(crate) fn parent_of(directory: &Path) -> Option<&Path> {
     let parent = directory.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
@@ -31,23 +31,34 @@ pub(crate) fn take_lock(storage: &dyn Storage, path: &Path, mode: LockMode) -> R
 }
 
 /// The process id that the holder wrote into the lock file.
-pub(crate) fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
+fn owner_of(storage: &dyn Storage, path: &Path) -> Option<u32> {
     let bytes = read_all(storage, path, LOCK_BYTES_MAX).ok()??;
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
-/// Creates a directory and what is missing above it, each durable in its parent before the next.
-pub(crate) fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
+/// What is in a directory, which is created where it is missing. What lies above is never listed: a parent may hold
+/// thousands of partitions.
+pub(crate) fn list_or_create(storage: &dyn Storage, directory: &Path) -> Result<Vec<Entry>> {
     match storage.list(directory) {
-        Ok(_) => return Ok(()),
+        Ok(entries) => return Ok(entries),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(Error::io("list", directory, error)),
     }
+    create_with_parents(storage, directory)?;
+    list(storage, directory)
+}
+
+/// Creates a directory and what is missing above it, each durable in its parent before the next.
+fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
     let parent = parent_of(directory);
-    if let Some(parent) = parent {
-        create_with_parents(storage, parent)?;
-    }
-    storage.create_directory(directory).map_err(|error| Error::io("create", directory, error))?;
+    let created = match (storage.create_directory(directory), parent) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+            create_with_parents(storage, parent)?;
+            storage.create_directory(directory)
+        }
+        (outcome, _) => outcome,
+    };
+    created.map_err(|error| Error::io("create", directory, error))?;
     parent.map_or(Ok(()), |parent| sync_directory(storage, parent))
 }
 
