@@ -294,6 +294,8 @@ fn a_snapshot_with_a_right_checksum_is_not_trusted_either() {
         Controller::restore(&own::frame(3, &content)),
         Err("the snapshot is of version 3, this release reads 0".to_owned())
     );
+    let longer = own::frame(0, &[&content[..], &[0]].concat());
+    assert_eq!(Controller::restore(&longer), Err("1 bytes are left over".to_owned()));
     let endless = [&[0; 9][..], &[0xff; 4][..]].concat();
     assert_eq!(
         Controller::restore(&own::frame(0, &endless)),
@@ -310,6 +312,7 @@ fn what_no_controller_writes_is_refused_by_name() {
         (vec![0, 6], "an event of kind 6 is not known"),
         ([&[0, 4][..], &[0; 16]].concat(), "a topic's id is not zero"),
         (with_id(2, &[0, 0, 0, 0]), "setting partitions: 0 is outside of 1 to 100000"),
+        (with_id(3, &[0; 10]), "setting partitions: 0 is outside of 1 to 100000"),
         (with_id(3, &[0xff; 10]), "the name of a setting needs 2 bytes, 0 are left"),
         (with_id(3, &setting), "no setting is called \"abc\""),
         (b"\0\0\0\x01x".to_vec(), "the cluster \"x\": a cluster's id is 16 bytes in base64url, 22 characters"),
