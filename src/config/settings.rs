@@ -192,7 +192,7 @@ fn set<T>(field: &mut T, value: Parsed<T>) -> Parsed<()> {
     Ok(())
 }
 
-fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> Option<String> {
+fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> Option<String> {
     words.iter().find(|(_, other)| *other == value).map(|(word, _)| (*word).to_owned())
 }
 

@@ -114,7 +114,7 @@ impl Controller {
         topics: Vec<TopicState>,
         removing: Vec<(TopicId, Removal)>,
     ) -> Result<Self, String> {
-        let mut state = Self { version, cluster, ..Self::default() };
+        let mut state = Self { cluster, version, ..Self::default() };
         for (id, removal) in removing {
             if state.removing.insert(id, removal).is_some() {
                 return Err(format!("two deleted topics have the id {id}"));

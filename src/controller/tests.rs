@@ -7,7 +7,9 @@ use super::*;
 use crate::config::settings::tests::any_config;
 use crate::config::{Cleanup, Retention};
 use crate::error::Error;
-use crate::types::Offset;
+use crate::machine::ProducerIdentity;
+use crate::record::control::Outcome;
+use crate::types::{Offset, ProducerEpoch, ProducerId};
 
 const CLUSTER: &str = "ASNFZ4mrze_-3LqYdlQyEA";
 
@@ -161,9 +163,10 @@ fn a_deleted_topic_is_removed_until_that_is_done() {
     let mut controller = with([create("a", 1, TopicConfig::new().partitions(2)), delete("a")]);
     assert!(matches!(refusal(&controller, delete("a")), Error::UnknownTopic { .. }));
     let remove = Action::RemoveTopic { name: "a".to_owned(), id: id(1), partitions: 2 };
-    assert_eq!(controller.actions(Now::default()), [remove.clone()]);
+    let due = controller.actions(Now::default());
+    assert_eq!(due, [remove]);
     run(&mut controller, create("a", 2, TopicConfig::new())).unwrap();
-    assert_eq!(controller.actions(Now::default()), [remove]);
+    assert_eq!(controller.actions(Now::default()), due);
     let removed = |number| Command::Removed { id: id(number) };
     assert_eq!(run(&mut controller, removed(1)).unwrap(), Reply::Done);
     assert!(controller.actions(Now::default()).is_empty());
@@ -172,6 +175,16 @@ fn a_deleted_topic_is_removed_until_that_is_done() {
     run(&mut controller, removed(2)).unwrap();
     assert_eq!(controller, after);
     assert_eq!(controller.topics().map(|topic| topic.id).collect::<Vec<_>>(), [id(2)]);
+}
+
+#[test]
+fn it_waits_for_nothing() {
+    let mut controller = samples().1;
+    let before = controller.clone();
+    controller.loaded(Now::default());
+    let producer = ProducerIdentity { id: ProducerId(1), epoch: ProducerEpoch(0) };
+    controller.end_transaction(Offset::ZERO, producer, Outcome::Aborted);
+    assert_eq!((&controller, controller.deadline()), (&before, None));
 }
 
 /// One of each kind, and a state with all of them in it.
@@ -196,7 +209,9 @@ fn samples() -> (Vec<Event>, Controller) {
         Event::Removed { id: id(4) },
     ];
     let mut state = Controller::default();
-    events.iter().for_each(|event| apply(&mut state, event));
+    for event in &events {
+        apply(&mut state, event);
+    }
     (events, state)
 }
 
@@ -279,6 +294,8 @@ fn a_snapshot_with_a_right_checksum_is_not_trusted_either() {
         Controller::restore(&own::frame(3, &content)),
         Err("the snapshot is of version 3, this release reads 0".to_owned())
     );
+    let longer = own::frame(0, &[&content[..], &[0]].concat());
+    assert_eq!(Controller::restore(&longer), Err("1 bytes are left over".to_owned()));
     let endless = [&[0; 9][..], &[0xff; 4][..]].concat();
     assert_eq!(
         Controller::restore(&own::frame(0, &endless)),
@@ -295,6 +312,7 @@ fn what_no_controller_writes_is_refused_by_name() {
         (vec![0, 6], "an event of kind 6 is not known"),
         ([&[0, 4][..], &[0; 16]].concat(), "a topic's id is not zero"),
         (with_id(2, &[0, 0, 0, 0]), "setting partitions: 0 is outside of 1 to 100000"),
+        (with_id(3, &[0; 10]), "setting partitions: 0 is outside of 1 to 100000"),
         (with_id(3, &[0xff; 10]), "the name of a setting needs 2 bytes, 0 are left"),
         (with_id(3, &setting), "no setting is called \"abc\""),
         (b"\0\0\0\x01x".to_vec(), "the cluster \"x\": a cluster's id is 16 bytes in base64url, 22 characters"),

@@ -272,8 +272,10 @@ mod tests {
             assert_eq!(replay(&records[from..]).as_ref(), Ok(&whole), "from record {from}");
         }
         assert_eq!(replay(&records[8..]), Err("entry 3 of epoch 2 is later than the hard state, epoch 0".to_owned()));
-        let short = replay(&[state(2), entry(2, 2), entry(3, 2)]);
-        assert_eq!(short, Err("the entries begin at 2, 0 is due".to_owned()));
+        let short = replay(&[state(2), entry(1, 2), entry(2, 2)]);
+        assert_eq!(short, Err("the entries begin at 1, 0 is due".to_owned()));
+        let uncovered = replay(&[state(2), marker(4, 2), entry(6, 2)]);
+        assert_eq!(uncovered, Err("the entries begin at 6, 5 is due".to_owned()));
     }
 
     #[test]
@@ -305,6 +307,7 @@ mod tests {
         let with = |at: Record| replay(&[&old[..], &[at]].concat()).unwrap();
         assert_eq!(ids(&with(marker(1, 1))), [id(2, 1)]);
         assert_eq!(ids(&with(marker(1, 3))), []);
+        assert_eq!(ids(&with(marker(0, 3))), []);
         assert_eq!((with(marker(1, 3)).end(), with(marker(9, 3)).end()), (Offset(2), Offset(10)));
     }
 
