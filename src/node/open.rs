@@ -165,7 +165,8 @@ impl Node {
         if let Some(mut threads) = threads {
             threads.stop(self);
         }
-        let outcome = self.close_partitions().and_then(|()| self.books.save()).and_then(|()| self.home.write_clean_marker());
+        let outcome =
+            self.close_partitions().and_then(|()| self.books.save()).and_then(|()| self.home.write_clean_marker());
         self.changed.notify();
         self.home.release();
         if let Err(error) = &outcome {

@@ -105,7 +105,8 @@ impl Node {
         }
         let share = wanted.len().div_ceil(threads);
         std::thread::scope(|scope| {
-            let open = |share| move || -> Vec<_> { <[Wanted<'_>]>::iter(share).map(|one| self.open_one(one)).collect() };
+            let open =
+                |share| move || -> Vec<_> { <[Wanted<'_>]>::iter(share).map(|one| self.open_one(one)).collect() };
             let running: Vec<_> = wanted.chunks(share).map(|share| scope.spawn(open(share))).collect();
             running.into_iter().flat_map(|thread| thread.join().expect("opening a partition does not panic")).collect()
         })
