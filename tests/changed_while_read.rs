@@ -69,7 +69,7 @@ impl Storage for Interrupted {
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.storage.remove_directory(path)
+        self.disk.remove_directory(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -113,7 +113,7 @@ fn the_close_of_the_log_wakes_even_who_listens_to_no_partition() {
         if round % 2 == 0 {
             reader.pause(Which::All).expect("assigned");
         }
-        let answer = woken(&mut reader, LONG, || rig.node.close());
+        let answer = woken(&mut reader, LONG, || rig.node.close().expect("closed"));
         assert!(matches!(answer, Err(Error::Closed)), "round {round}: {answer:?}");
     }
 }
