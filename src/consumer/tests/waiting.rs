@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::{Rig, append, put};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::consumer::{Reader, Which};
+use crate::consumer::{Polled, Reader, Which};
 use crate::error::{Error, Result};
 use crate::node::{Node, Topics};
 use crate::sync::Mutex;
 use crate::types::Timestamp;
 
-/// Longer than any test takes: who sleeps so long was not woken.
+/// Longer than any poll takes that is woken.
 const LONG: Duration = Duration::from_secs(10);
 
 /// How often each test with threads gives a wake-up the chance to be missed.
@@ -70,6 +70,14 @@ fn hooked() -> (Arc<HookedClock>, Arc<Rig>, Reader) {
     (clock, rig, reader)
 }
 
+/// A poll that has to be woken: it looks once more when its time is up, which is too late here.
+fn poll_woken(reader: &mut Reader) -> Result<Polled> {
+    let began = SystemClock.monotonic();
+    let answer = reader.poll(LONG);
+    assert!(SystemClock.monotonic().since(began) < LONG, "nothing woke it");
+    answer
+}
+
 /// When something happens in the tests below: the clock is read as the poll begins, before it listens, and before it
 /// sleeps.
 const WHENEVER: std::ops::RangeInclusive<u64> = 1..=3;
@@ -85,7 +93,7 @@ fn an_append_to_any_partition_is_noticed_whenever_it_comes() {
                     append(&partition, 1)
                 }
             });
-            let polled = reader.poll(LONG).expect("readable");
+            let polled = poll_woken(&mut reader).expect("readable");
             assert_eq!((polled.is_empty(), polled.partition()), (false, number), "{when}");
             assert_eq!(reader.listeners(), 0);
         }
@@ -107,7 +115,7 @@ fn a_change_of_the_topics_is_noticed_whenever_it_comes() {
                 rig.node.publish(topics);
             }
         });
-        assert_eq!(reader.poll(LONG).expect("readable").partition(), 3, "{when}");
+        assert_eq!(poll_woken(&mut reader).expect("readable").partition(), 3, "{when}");
 
         let (clock, rig, mut reader) = hooked();
         clock.set(move |read| {
@@ -115,7 +123,7 @@ fn a_change_of_the_topics_is_noticed_whenever_it_comes() {
                 rig.delete("t")
             }
         });
-        let answer = reader.poll(LONG).map(drop);
+        let answer = poll_woken(&mut reader).map(drop);
         assert!(matches!(answer, Err(Error::UnknownTopic { .. })), "{when}: {answer:?}");
     }
 }
@@ -129,7 +137,7 @@ fn partitions_that_come_meanwhile_are_listened_to() {
         5.. => append(&rig.partition("t", 3), 1),
         _ => {}
     });
-    assert_eq!(reader.poll(LONG).expect("readable").partition(), 3);
+    assert_eq!(poll_woken(&mut reader).expect("readable").partition(), 3);
 }
 
 #[test]
@@ -145,19 +153,19 @@ fn the_close_is_noticed_whenever_it_comes_and_whatever_is_paused() {
                     rig.node.close()
                 }
             });
-            let answer = reader.poll(LONG).map(drop);
+            let answer = poll_woken(&mut reader).map(drop);
             assert!(matches!(answer, Err(Error::Closed)), "{when}, {paused}: {answer:?}");
         }
     }
 }
 
-/// Has `poll` go on in a thread of its own while `cause` is done here once the thread has begun.
-fn woken(reader: &mut Reader, timeout: Duration, cause: impl FnOnce()) -> Result<Vec<u64>> {
+/// Has a poll begin in a thread of its own, and `cause` be done here once the thread runs.
+fn woken(reader: &mut Reader, cause: impl FnOnce()) -> Result<Vec<u64>> {
     thread::scope(|scope| {
         let (begun, begins) = mpsc::channel();
         let sleeper = scope.spawn(move || {
             begun.send(()).expect("somebody waits for it");
-            let polled = reader.poll(timeout)?;
+            let polled = poll_woken(reader)?;
             Ok(polled.records().map(|record| record.offset().0).collect())
         });
         begins.recv().expect("it begins");
@@ -173,7 +181,7 @@ fn an_append_to_any_partition_wakes() {
     let mut reader = rig.reader().topics(["t"]).open().expect("opened");
     for round in 0..ROUNDS {
         let number = u32::try_from(round % 3).expect("small");
-        let offsets = woken(&mut reader, LONG, || rig.append("t", number, 1));
+        let offsets = woken(&mut reader, || rig.append("t", number, 1));
         assert_eq!(offsets.expect("readable"), [round / 3], "round {round}");
     }
 }
@@ -195,7 +203,7 @@ fn records_come_one_by_one_to_a_reader_that_sleeps() {
         for round in 0..ROUNDS * 5 {
             let number = u32::try_from(round % 2).expect("small");
             came.send(number).expect("the other thread runs");
-            let polled = reader.poll(LONG).expect("readable");
+            let polled = poll_woken(&mut reader).expect("readable");
             assert!(!polled.is_empty(), "round {round}: nothing came");
             assert_eq!(polled.partition(), number);
         }
@@ -210,7 +218,7 @@ fn the_deletion_of_a_topic_wakes() {
         rig.topic("t", 1, 1);
         let mut reader = rig.reader().topics(["t"]).open().expect("opened");
         let partition = rig.partition("t", 0);
-        let answer = woken(&mut reader, LONG, || {
+        let answer = woken(&mut reader, || {
             rig.delete("t");
             partition.close().expect("closed");
         });
@@ -220,18 +228,21 @@ fn the_deletion_of_a_topic_wakes() {
 
 #[test]
 fn a_poll_without_end_is_woken_too() {
-    let rig = rig();
-    rig.topic("t", 1, 1);
-    let mut reader = rig.reader().topics(["t"]).open().expect("opened");
-    let offsets = woken(&mut reader, Duration::MAX, || rig.append("t", 0, 1));
-    assert_eq!(offsets.expect("readable"), [0]);
+    let (clock, rig, mut reader) = hooked();
+    let partition = rig.partition("t", 0);
+    clock.set(move |read| {
+        if read == 3 {
+            append(&partition, 1)
+        }
+    });
+    assert!(!reader.poll(Duration::MAX).expect("readable").is_empty());
 }
 
 #[test]
 fn an_idle_poll_returns_in_time_and_does_not_spin() {
     let (clock, rig, mut reader) = hooked();
     rig.append("t", 1, 1);
-    assert!(!reader.poll(LONG).expect("readable").is_empty());
+    assert!(!poll_woken(&mut reader).expect("readable").is_empty());
     let (read, began) = (clock.reads.load(Ordering::Relaxed), SystemClock.monotonic());
     assert!(reader.poll(Duration::from_millis(50)).expect("readable").is_empty());
     let slept = SystemClock.monotonic().since(began);
