@@ -386,7 +386,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_comes_out_is_what_is_to_be_shown(

@@ -1,11 +1,11 @@
 //! Topics that grow, go, and come again.
 
 use super::{Rig, drain, offsets, take};
-use crate::consumer::{StartAt, Which};
+use crate::consumer::{Reader, StartAt, Which};
 use crate::error::Error;
 use crate::types::Offset;
 
-fn assignment(reader: &crate::consumer::Reader) -> Vec<String> {
+fn assignment(reader: &Reader) -> Vec<String> {
     reader.assignment().iter().map(ToString::to_string).collect()
 }
 

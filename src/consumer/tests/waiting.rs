@@ -1,49 +1,171 @@
 //! A poll sleeps while there is nothing, wakes for whatever it waits for, and returns in time.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::Rig;
+use super::{Rig, append, put};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::consumer::{Reader, Which};
-use crate::error::Error;
+use crate::consumer::{Polled, Reader, Which};
+use crate::error::{Error, Result};
+use crate::node::{Node, Topics};
+use crate::sync::Mutex;
 use crate::types::Timestamp;
 
-/// Longer than any test takes: who sleeps so long was not woken.
-const LONG: Duration = Duration::from_secs(60);
+/// Longer than any poll takes that is woken.
+const LONG: Duration = Duration::from_secs(10);
 
-/// How often each test gives a wake-up the chance to be missed.
-const ROUNDS: u64 = 200;
+/// How often each test with threads gives a wake-up the chance to be missed.
+const ROUNDS: u64 = 50;
 
 fn rig() -> Rig {
     Rig::with_clock(Arc::new(SystemClock))
 }
 
-/// Counts how often it is asked.
-#[derive(Debug, Default)]
-struct CountingClock(AtomicU64);
+/// What happens when a clock is read for the nth time.
+type Happening = Box<dyn Fn(u64) + Send + Sync>;
 
-impl Clock for CountingClock {
+/// Counts how often it is read, and has something happen meanwhile: so a test comes between any two steps of a poll.
+#[derive(Default)]
+struct HookedClock {
+    reads: AtomicU64,
+    happening: Mutex<Option<Happening>>,
+}
+
+impl HookedClock {
+    fn set(&self, happening: impl Fn(u64) + Send + Sync + 'static) {
+        self.reads.store(0, Ordering::Relaxed);
+        *self.happening.lock() = Some(Box::new(happening));
+    }
+}
+
+impl fmt::Debug for HookedClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HookedClock").field(&self.reads).finish()
+    }
+}
+
+impl Clock for HookedClock {
     fn wall(&self) -> Timestamp {
         SystemClock.wall()
     }
 
     fn monotonic(&self) -> Moment {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        let read = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(happening) = &*self.happening.lock() {
+            happening(read);
+        }
         SystemClock.monotonic()
     }
 }
 
-/// Has `poll` go on in a thread of its own while `cause` is done here once the thread has begun.
-fn woken(reader: &mut Reader, timeout: Duration, cause: impl FnOnce()) -> crate::error::Result<Vec<u64>> {
+/// A topic of three partitions on a node whose clock is hooked, and a reader of it.
+fn hooked() -> (Arc<HookedClock>, Arc<Rig>, Reader) {
+    let clock = Arc::new(HookedClock::default());
+    let rig = Arc::new(Rig { node: Node::new(Arc::clone(&clock) as Arc<dyn Clock>), ..rig() });
+    rig.topic("t", 1, 3);
+    let reader = rig.reader().topics(["t"]).open().expect("opened");
+    (clock, rig, reader)
+}
+
+/// A poll that has to be woken: it looks once more when its time is up, which is too late here.
+fn poll_woken(reader: &mut Reader) -> Result<Polled> {
+    let began = SystemClock.monotonic();
+    let answer = reader.poll(LONG);
+    assert!(SystemClock.monotonic().since(began) < LONG, "nothing woke it");
+    answer
+}
+
+/// When something happens in the tests below: the clock is read as the poll begins, before it listens, and before it
+/// sleeps.
+const WHENEVER: std::ops::RangeInclusive<u64> = 1..=3;
+
+#[test]
+fn an_append_to_any_partition_is_noticed_whenever_it_comes() {
+    for number in 0..3 {
+        for when in WHENEVER {
+            let (clock, rig, mut reader) = hooked();
+            let partition = rig.partition("t", number);
+            clock.set(move |read| {
+                if read == when {
+                    append(&partition, 1)
+                }
+            });
+            let polled = poll_woken(&mut reader).expect("readable");
+            assert_eq!((polled.is_empty(), polled.partition()), (false, number), "{when}");
+            assert_eq!(reader.listeners(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_the_topics_is_noticed_whenever_it_comes() {
+    for when in WHENEVER {
+        let (clock, rig, mut reader) = hooked();
+        clock.set(move |read| {
+            if read == when {
+                let (storage, id) = (&rig.storage, 1);
+                let mut partitions = rig.node.topic("t").expect("it is there").partitions.clone();
+                partitions.push(rig.open(storage, id, "t", 3));
+                append(&partitions[3], 1);
+                let mut topics = Topics::clone(&rig.node.topics());
+                put(&mut topics, "t", id, partitions);
+                rig.node.publish(topics);
+            }
+        });
+        assert_eq!(poll_woken(&mut reader).expect("readable").partition(), 3, "{when}");
+
+        let (clock, rig, mut reader) = hooked();
+        clock.set(move |read| {
+            if read == when {
+                rig.delete("t")
+            }
+        });
+        let answer = poll_woken(&mut reader).map(drop);
+        assert!(matches!(answer, Err(Error::UnknownTopic { .. })), "{when}: {answer:?}");
+    }
+}
+
+/// Nothing wakes but the partition that came while the reader slept.
+#[test]
+fn partitions_that_come_meanwhile_are_listened_to() {
+    let (clock, rig, mut reader) = hooked();
+    clock.set(move |read| match read {
+        3 => rig.topic("t", 1, 4),
+        5.. => append(&rig.partition("t", 3), 1),
+        _ => {}
+    });
+    assert_eq!(poll_woken(&mut reader).expect("readable").partition(), 3);
+}
+
+#[test]
+fn the_close_is_noticed_whenever_it_comes_and_whatever_is_paused() {
+    for when in WHENEVER {
+        for paused in [false, true] {
+            let (clock, rig, mut reader) = hooked();
+            if paused {
+                reader.pause(Which::All).expect("assigned");
+            }
+            clock.set(move |read| {
+                if read == when {
+                    rig.node.close()
+                }
+            });
+            let answer = poll_woken(&mut reader).map(drop);
+            assert!(matches!(answer, Err(Error::Closed)), "{when}, {paused}: {answer:?}");
+        }
+    }
+}
+
+/// Has a poll begin in a thread of its own, and `cause` be done here once the thread runs.
+fn woken(reader: &mut Reader, cause: impl FnOnce()) -> Result<Vec<u64>> {
     thread::scope(|scope| {
         let (begun, begins) = mpsc::channel();
         let sleeper = scope.spawn(move || {
             begun.send(()).expect("somebody waits for it");
-            let polled = reader.poll(timeout)?;
+            let polled = poll_woken(reader)?;
             Ok(polled.records().map(|record| record.offset().0).collect())
         });
         begins.recv().expect("it begins");
@@ -59,7 +181,7 @@ fn an_append_to_any_partition_wakes() {
     let mut reader = rig.reader().topics(["t"]).open().expect("opened");
     for round in 0..ROUNDS {
         let number = u32::try_from(round % 3).expect("small");
-        let offsets = woken(&mut reader, LONG, || rig.append("t", number, 1));
+        let offsets = woken(&mut reader, || rig.append("t", number, 1));
         assert_eq!(offsets.expect("readable"), [round / 3], "round {round}");
     }
 }
@@ -81,41 +203,12 @@ fn records_come_one_by_one_to_a_reader_that_sleeps() {
         for round in 0..ROUNDS * 5 {
             let number = u32::try_from(round % 2).expect("small");
             came.send(number).expect("the other thread runs");
-            let polled = reader.poll(LONG).expect("readable");
+            let polled = poll_woken(&mut reader).expect("readable");
             assert!(!polled.is_empty(), "round {round}: nothing came");
             assert_eq!(polled.partition(), number);
         }
         drop(came);
     });
-}
-
-#[test]
-fn a_partition_that_is_added_wakes() {
-    let rig = rig();
-    rig.topic("t", 1, 1);
-    let mut reader = rig.reader().topics(["t"]).open().expect("opened");
-    for round in 1..=20 {
-        let number = u32::try_from(round).expect("small");
-        let offsets = woken(&mut reader, LONG, || {
-            rig.topic("t", 1, round + 1);
-            rig.append("t", number, 1);
-        });
-        assert_eq!(offsets.expect("readable"), [0], "round {round}");
-    }
-}
-
-#[test]
-fn the_close_of_the_log_wakes_even_who_listens_to_no_partition() {
-    for round in 0..ROUNDS {
-        let rig = rig();
-        rig.topic("t", 1, 1);
-        let mut reader = rig.reader().topics(["t"]).open().expect("opened");
-        if round % 2 == 0 {
-            reader.pause(Which::All).expect("assigned");
-        }
-        let answer = woken(&mut reader, LONG, || rig.node.close().expect("closed"));
-        assert!(matches!(answer, Err(Error::Closed)), "round {round}: {answer:?}");
-    }
 }
 
 #[test]
@@ -125,7 +218,7 @@ fn the_deletion_of_a_topic_wakes() {
         rig.topic("t", 1, 1);
         let mut reader = rig.reader().topics(["t"]).open().expect("opened");
         let partition = rig.partition("t", 0);
-        let answer = woken(&mut reader, LONG, || {
+        let answer = woken(&mut reader, || {
             rig.delete("t");
             partition.close().expect("closed");
         });
@@ -135,26 +228,26 @@ fn the_deletion_of_a_topic_wakes() {
 
 #[test]
 fn a_poll_without_end_is_woken_too() {
-    let rig = rig();
-    rig.topic("t", 1, 1);
-    let mut reader = rig.reader().topics(["t"]).open().expect("opened");
-    let offsets = woken(&mut reader, Duration::MAX, || rig.append("t", 0, 1));
-    assert_eq!(offsets.expect("readable"), [0]);
+    let (clock, rig, mut reader) = hooked();
+    let partition = rig.partition("t", 0);
+    clock.set(move |read| {
+        if read == 3 {
+            append(&partition, 1)
+        }
+    });
+    assert!(!reader.poll(Duration::MAX).expect("readable").is_empty());
 }
 
 #[test]
 fn an_idle_poll_returns_in_time_and_does_not_spin() {
-    let clock = Arc::new(CountingClock::default());
-    let rig = Rig::with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
-    rig.topic("t", 1, 3);
+    let (clock, rig, mut reader) = hooked();
     rig.append("t", 1, 1);
-    let mut reader = rig.reader().topics(["t"]).open().expect("opened");
-    assert!(!reader.poll(LONG).expect("readable").is_empty());
-    let (asked, began) = (clock.0.load(Ordering::Relaxed), SystemClock.monotonic());
+    assert!(!poll_woken(&mut reader).expect("readable").is_empty());
+    let (read, began) = (clock.reads.load(Ordering::Relaxed), SystemClock.monotonic());
     assert!(reader.poll(Duration::from_millis(50)).expect("readable").is_empty());
     let slept = SystemClock.monotonic().since(began);
     assert!(slept >= Duration::from_millis(50) && slept < LONG, "{slept:?}");
-    let looks = clock.0.load(Ordering::Relaxed) - asked;
+    let looks = clock.reads.load(Ordering::Relaxed) - read;
     assert!(looks < 20, "it looked at the clock {looks} times");
 }
 
@@ -164,9 +257,6 @@ fn it_listens_only_while_it_sleeps() {
     rig.topic("t", 1, 3);
     let mut reader = rig.reader().topics(["t"]).open().expect("opened");
     assert!(reader.poll(Duration::from_millis(1)).expect("readable").is_empty());
-    assert_eq!(reader.listeners(), 0);
-    let polled = woken(&mut reader, LONG, || rig.append("t", 2, 1));
-    assert_eq!(polled.expect("readable"), [0]);
     assert_eq!(reader.listeners(), 0);
 }
 
