@@ -45,6 +45,8 @@ pub struct Appended<'p> {
     partition: &'p Partition,
     /// The generation of the shared sync that the offsets are marks of.
     pub(super) generation: u64,
+    /// The timestamp of all its records, where the log stamps them.
+    pub(crate) append_time: Option<Timestamp>,
 }
 
 impl Appended<'_> {
@@ -98,7 +100,7 @@ impl Partition {
         drop(writer);
         self.inner.changed.notify();
         let offsets = appended?..end;
-        Ok(Appended { offsets, partition: self, generation })
+        Ok(Appended { offsets, partition: self, generation, append_time: None })
     }
 
     fn append_client(&self, expected_end: Option<Offset>, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
@@ -120,7 +122,7 @@ impl Partition {
             inner.changed.notify();
         }
         batch.clear();
-        Ok(Appended { offsets, partition: self, generation })
+        Ok(Appended { offsets, partition: self, generation, append_time })
     }
 
     /// Closes the active segment and begins a new one at the end; an empty one is left as it is.
@@ -151,14 +153,17 @@ impl Inner {
         if self.config.timestamp_type == TimestampType::LogAppendTime {
             return Ok(Some(self.clock.wall()));
         }
-        if self.config.timestamp_before_max.is_some() || self.config.timestamp_after_max.is_some() {
-            self.check_timestamps(batch)?;
+        if let Some((least, greatest)) = batch.timestamps() {
+            self.check_timestamps(least, greatest)?;
         }
         Ok(None)
     }
 
-    fn check_timestamps(&self, batch: &BatchBuilder) -> Result<()> {
-        let Some((least, greatest)) = batch.timestamps() else { return Ok(()) };
+    /// Whether timestamps from `least` to `greatest` are inside of the configured bounds.
+    pub(super) fn check_timestamps(&self, least: Timestamp, greatest: Timestamp) -> Result<()> {
+        if self.config.timestamp_before_max.is_none() && self.config.timestamp_after_max.is_none() {
+            return Ok(());
+        }
         let now = self.clock.wall().0;
         let millis = |bound: Duration| i64::try_from(bound.as_millis()).unwrap_or(i64::MAX);
         let earliest = self.config.timestamp_before_max.map(|bound| now.saturating_sub(millis(bound)));
