@@ -224,7 +224,7 @@ impl FromStr for TopicId {
             // The last character holds two bits; the other four are zero.
             if at < 21 {
                 bits = bits << 6 | value;
-            } else if value & 0xf == 0 {
+            } else if value.trailing_zeros() >= 4 {
                 bits = bits << 2 | value >> 4;
             } else {
                 return Err(invalid());

@@ -110,6 +110,7 @@ impl Node {
     }
 
     /// Something that is registered is due, or due earlier than it said last. Cheap where the thread is awake.
+    #[expect(clippy::unused_self, reason = "there is no thread yet")]
     pub(crate) fn wake(&self) {}
 
     /// Sleeps until `signal` is raised or `until` has come, and says whether it was raised. Without threads in the
@@ -122,6 +123,9 @@ impl Node {
     pub(crate) fn tick(&self) {
         let now = self.clock.now();
         let timed: Vec<_> = self.timed.lock().iter().filter_map(Weak::upgrade).collect();
-        timed.iter().filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic)).for_each(|timed| timed.run(now));
+        timed
+            .iter()
+            .filter(|timed| timed.due().is_some_and(|due| due <= now.monotonic))
+            .for_each(|timed| timed.run(now));
     }
 }
