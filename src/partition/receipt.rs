@@ -63,6 +63,11 @@ impl Partition {
         inner.check_timestamps(timestamp, timestamp)
     }
 
+    /// Whether [`Self::check_record`] asks for a key.
+    pub(crate) fn needs_keys(&self) -> bool {
+        self.inner.config.cleanup.compacts()
+    }
+
     /// The largest batch that it takes, in bytes.
     pub(crate) fn batch_limit(&self) -> u64 {
         self.inner.config.batch_limit()
