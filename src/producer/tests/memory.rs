@@ -61,6 +61,15 @@ fn block_appends_the_oldest_batches_first() {
     assert_eq!(producer.accumulator.memory_used(), 0);
 }
 
+/// The disk goes on when this is dropped, also by a test that fails.
+struct Hangs(Arc<AtomicBool>);
+
+impl Drop for Hangs {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 /// A disk that hangs holds a batch's memory: who needs it waits, by the clock, and is woken when the disk goes on.
 #[test]
 fn block_waits_for_what_another_thread_appends() {
@@ -71,9 +80,9 @@ fn block_waits_for_what_another_thread_appends() {
         let builder = ProducerBuilder::new(Arc::clone(&node)).batch_bytes(100).memory_bytes(100).linger(HOUR);
         builder.when_full(when_full).open().expect("it opens")
     };
-    let hangs = Arc::new(AtomicBool::new(true));
+    let hangs = Hangs(Arc::new(AtomicBool::new(true)));
     let is_reached = Arc::new(AtomicBool::new(false));
-    let (rule_hangs, rule_is_reached) = (Arc::clone(&hangs), Arc::clone(&is_reached));
+    let (rule_hangs, rule_is_reached) = (Arc::clone(&hangs.0), Arc::clone(&is_reached));
     house.storage.fail_when(move |operation| {
         while operation.kind == OperationKind::Write && rule_hangs.load(Ordering::Acquire) {
             rule_is_reached.store(true, Ordering::Release);
@@ -84,6 +93,7 @@ fn block_waits_for_what_another_thread_appends() {
     let time = Duration::from_millis(40);
     let short = open(WhenFull::Block(time));
     std::thread::scope(|scope| {
+        let hangs = hangs;
         let delivery = short.send("orders", to(0)).expect("it is sent");
         let stuck = scope.spawn(move || delivery.wait());
         while !is_reached.load(Ordering::Acquire) {
@@ -96,7 +106,7 @@ fn block_waits_for_what_another_thread_appends() {
         let blocked = scope.spawn(|| short.send_as("orders", &to(1), WhenFull::Block(HOUR)));
         std::thread::sleep(time);
         assert!(!blocked.is_finished());
-        hangs.store(false, Ordering::Release);
+        drop(hangs);
         assert!(stuck.join().expect("it does not panic").is_ok());
         assert!(blocked.join().expect("it does not panic").is_ok());
     });
@@ -106,7 +116,10 @@ fn block_waits_for_what_another_thread_appends() {
 #[test]
 fn block_takes_what_is_opened_later() {
     let house = House::unsynced(2);
-    let producer = house.builder().batch_bytes(100).memory_bytes(100).linger(HOUR).open().expect("it opens");
+    let time = Duration::from_secs(20);
+    let producer = house.builder().batch_bytes(100).memory_bytes(100).linger(HOUR).when_full(WhenFull::Block(time));
+    let producer = producer.open().expect("it opens");
+    let begun = SystemClock.monotonic();
     let mut buffer = Some(producer.accumulator.buffer(1, WhenFull::Fail).expect("there is room"));
     std::thread::scope(|scope| {
         let blocked = scope.spawn(|| producer.send("orders", to(1)));
@@ -117,6 +130,7 @@ fn block_takes_what_is_opened_later() {
         assert!(lane.push(&to(0), START, Compression::None, &mut buffer).is_ok());
         blocked.join().expect("it does not panic").expect("it is sent");
     });
+    assert!(SystemClock.monotonic().since(begun) < time / 2, "it is told, and does not only look when time is up");
     assert_eq!(house.counts(), [1, 0]);
 }
 

@@ -1,7 +1,5 @@
 //! Order per key, whoever sends, fills and appends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::House;
 use crate::record::builder::Record;
 use crate::record::compression::Compression;
@@ -28,7 +26,6 @@ fn in_order(compression: Compression) {
     let house = House::unsynced(3);
     let producer = house.builder().batch_bytes(300).compression(compression).open().expect("it opens");
     let next: Vec<Mutex<u64>> = (0..KEYS).map(|_| Mutex::new(0)).collect();
-    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let senders: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -40,15 +37,12 @@ fn in_order(compression: Compression) {
                 })
             })
             .collect();
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Acquire) {
-                house.node.tick();
-            }
-        });
+        while senders.iter().any(|sender| !sender.is_finished()) {
+            house.node.tick();
+        }
         for sender in senders {
             sender.join().expect("no sender panics");
         }
-        is_over.store(true, Ordering::Release);
     });
     producer.flush().expect("everything is stored");
     let mut due = [0; KEYS];
