@@ -11,7 +11,7 @@ use crate::clock::{Clock, Moment, Now};
 use crate::config::TopicConfig;
 use crate::error::{Error, Result};
 use crate::partition::Partition;
-use crate::sync::{Mutex, Signal, Swap};
+use crate::sync::{self, Mutex, Signal, Swap};
 use crate::types::TopicId;
 
 /// A topic as it is on this node.
@@ -64,7 +64,7 @@ impl Node {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
             clock,
-            topics: Swap::new(Arc::default()),
+            topics: Swap::new(sync::Arc::default()),
             version: AtomicU64::new(0),
             timed: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
@@ -84,7 +84,7 @@ impl Node {
     }
 
     /// All topics.
-    pub(crate) fn topics(&self) -> Arc<Topics> {
+    pub(crate) fn topics(&self) -> sync::Arc<Topics> {
         self.topics.load()
     }
 
@@ -95,7 +95,7 @@ impl Node {
 
     /// Exchanges the topics.
     pub(crate) fn publish(&self, topics: Topics) {
-        self.topics.store(Arc::new(topics));
+        self.topics.store(sync::Arc::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -95,7 +95,7 @@ fn no_delivery_is_left_open_by_a_close_at_any_moment() {
                 }
                 deliveries
             });
-            (0..round).for_each(|_| std::thread::yield_now());
+            (0..round * 50).for_each(|_| std::hint::spin_loop());
             crate::node::Timed::close(&*producer.accumulator);
             let deliveries = sender.join().expect("it does not panic");
             assert!(deliveries.iter().all(|delivery| matches!(delivery.try_wait(), Some(Ok(_)))));

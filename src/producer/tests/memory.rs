@@ -96,7 +96,7 @@ fn block_waits_for_what_another_thread_appends() {
         let hangs = hangs;
         let delivery = short.send("orders", to(0)).expect("it is sent");
         let stuck = scope.spawn(move || delivery.wait());
-        while !is_reached.load(Ordering::Acquire) {
+        while !is_reached.load(Ordering::Acquire) && !stuck.is_finished() {
             std::thread::yield_now();
         }
         let begun = SystemClock.monotonic();
