@@ -60,6 +60,7 @@ mod log;
 mod machine;
 mod node;
 mod partition;
+mod producer;
 pub mod quorum;
 mod random;
 mod record;
@@ -82,6 +83,9 @@ pub use log::{Ensured, Log, LogBuilder, PartitionsAdded, TopicDescription};
 pub use partition::{
     Appended, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
     ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,
+};
+pub use producer::{
+    Choice, Delivery, Murmur2, Partitioner, Producer, ProducerBuilder, Spread, Stored, WhenFull, murmur2,
 };
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};

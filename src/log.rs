@@ -13,7 +13,7 @@ use crate::controller::{Command, Reply, TopicState};
 use crate::error::{Error, Result};
 use crate::node::{Node, NodeOptions};
 use crate::partition::{Partition, Stats};
-//use crate::producer::ProducerBuilder;
+use crate::producer::ProducerBuilder;
 use crate::random::Random;
 use crate::storage::{FileStorage, Storage};
 use crate::types::TopicId;
@@ -200,7 +200,10 @@ impl Log {
         &self.handle.node
     }
 
-    // PRODUCER
+    /// Publishes records.
+    pub fn producer(&self) -> ProducerBuilder {
+        ProducerBuilder::new(Arc::clone(self.node()))
+    }
 
     /// Reads records without a group: positions are the host's to keep.
     pub fn reader(&self) -> ReaderBuilder {

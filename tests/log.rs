@@ -93,3 +93,28 @@ fn without_threads_a_tick_does_what_is_due() {
     log.close().unwrap();
     let _ = Arc::new(storage);
 }
+
+#[test]
+fn what_a_producer_sends_a_reader_gets_in_order() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    log.ensure_topic("orders", TopicConfig::new().partitions(4)).unwrap();
+    let producer = log.producer().open().unwrap();
+    let stored = producer.send("orders", &Record::new("first").key("k")).unwrap().wait().unwrap();
+    for number in 0..1000 {
+        drop(producer.send("orders", &Record::new(&format!("{number}")).key("k")).unwrap());
+    }
+    producer.flush().unwrap();
+    let mut reader = log.reader().topics(["orders"]).open().unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 1001 {
+        let polled = reader.poll(Duration::from_secs(10)).unwrap();
+        assert_eq!(polled.partition(), stored.partition);
+        seen.extend(polled.records().map(|record| record.value_str().unwrap().to_owned()));
+    }
+    assert_eq!(seen[0], "first");
+    assert!(seen[1..].iter().enumerate().all(|(number, value)| *value == number.to_string()));
+    log.close().unwrap();
+    assert!(matches!(producer.send("orders", &Record::new("late")), Err(Error::Closed)));
+    assert!(matches!(reader.poll(Duration::ZERO), Err(Error::Closed)));
+}

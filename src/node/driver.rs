@@ -16,7 +16,7 @@ use super::home::Home;
 use super::ledger::{Ledger, replay};
 use super::metadata::Metadata;
 use super::slot::Slot;
-use crate::clock::{Clock, Now};
+use crate::clock::{Clock, Moment, Now};
 use crate::controller::{Action, Command, Controller, Reply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::{Applied, Machine};
@@ -74,7 +74,7 @@ impl Driver {
         let (controller, journal) = load(&metadata)?;
         let image = Arc::new(Swap::new(Shared::new(controller.clone())));
         let quorum = engine(&metadata, node, &journal)?;
-        let ledger = Ledger::new(controller, journal.end());
+        let ledger = Ledger::new(controller, journal.end(), clock.now());
         Ok(Self { ledger, quorum, journal, metadata, node, epoch: None, fault: None, image })
     }
 
@@ -98,11 +98,16 @@ impl Driver {
         if self.fault.is_some() { Vec::new() } else { self.ledger.actions(now) }
     }
 
+    /// When [`Self::actions`] may have something new without a command.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        self.ledger.deadline()
+    }
+
     /// Feeds one input, drains the machines, and answers what is left to do.
     pub(super) fn step(&mut self, now: Now, input: Input) -> Vec<Task> {
         let mut tasks = Vec::new();
         match input {
-            Input::Command(command, asker) => match self.revive() {
+            Input::Command(command, asker) => match self.revive(now) {
                 Ok(begun) => {
                     tasks = begun;
                     self.ledger.submit(now, *command, asker);
@@ -117,14 +122,14 @@ impl Driver {
     }
 
     /// Rebuilds what a fault has stopped.
-    fn revive(&mut self) -> Result<Vec<Task>> {
+    fn revive(&mut self, now: Now) -> Result<Vec<Task>> {
         let Some(fault) = &self.fault else { return Ok(Vec::new()) };
         if fault.kind() == ErrorKind::Reopen {
             self.metadata.partition().reopen()?;
         }
         let (controller, journal) = load(&self.metadata)?;
         self.quorum = engine(&self.metadata, self.node, &journal)?;
-        self.ledger = Ledger::new(controller, journal.end());
+        self.ledger = Ledger::new(controller, journal.end(), now);
         self.journal = journal;
         self.epoch = None;
         self.fault = None;

@@ -44,8 +44,9 @@ struct Held<R, A> {
 }
 
 impl<M: Machine, A> Ledger<M, A> {
-    /// A machine that has everything below `next`, all of it committed.
-    pub(super) const fn new(machine: M, next: Offset) -> Self {
+    /// A machine that has everything below `next`, all of it committed; its deadlines begin at `now`.
+    pub(super) fn new(mut machine: M, next: Offset, now: Now) -> Self {
+        machine.loaded(now);
         Self { machine, next, open: Vec::new(), under_way: false, held: VecDeque::new(), committed: next }
     }
 

@@ -263,7 +263,8 @@ impl Node {
     pub(super) fn next_tick(&self) -> Moment {
         let flush = self.flushes.pending.lock().next();
         let keeper = self.intervals.lock().keeper.after(KEEPER_INTERVAL);
-        self.next_timed().into_iter().chain(flush).fold(keeper, Moment::min)
+        let machines = self.driver.lock().deadline();
+        self.next_timed().into_iter().chain(flush).chain(machines).fold(keeper, Moment::min)
     }
 
     fn timed(&self) -> Vec<Arc<dyn Timed>> {

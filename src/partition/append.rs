@@ -18,7 +18,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::home::History;
 use super::{Inner, Partition, Writer};
@@ -46,6 +45,8 @@ pub struct Appended<'p> {
     pub(super) partition: &'p Partition,
     /// The generation of the shared sync that the offsets are marks of.
     pub(super) generation: u64,
+    /// The timestamp of all its records, where the log stamps them.
+    pub(crate) append_time: Option<Timestamp>,
 }
 
 impl Appended<'_> {
@@ -97,7 +98,7 @@ impl Partition {
             inner.changed.notify();
         }
         batch.clear();
-        Ok(Appended { offsets, partition: self, generation })
+        Ok(Appended { offsets, partition: self, generation, append_time })
     }
 
     /// Closes the active segment and begins a new one at the end; an empty one is left as it is.
@@ -128,27 +129,21 @@ impl Inner {
         if self.settings.stamps() {
             return Ok(Some(self.clock.wall()));
         }
-        if self.settings.bounds_timestamps() {
-            self.check_timestamps(batch)?;
+        if let Some((least, greatest)) = batch.timestamps() {
+            self.check_timestamps(least, greatest)?;
         }
         Ok(None)
     }
 
-    fn check_timestamps(&self, batch: &BatchBuilder) -> Result<()> {
-        let Some((least, greatest)) = batch.timestamps() else { return Ok(()) };
+    /// Whether timestamps from `least` to `greatest` are inside of the configured bounds.
+    pub(super) fn check_timestamps(&self, least: Timestamp, greatest: Timestamp) -> Result<()> {
+        let Some((before, after)) = self.settings.timestamp_bounds() else { return Ok(()) };
         let now = self.clock.wall().0;
-        let millis = |bound: Duration| i64::try_from(bound.as_millis()).unwrap_or(i64::MAX);
-        let (before, after) = {
-            let config = &self.writer.lock().config;
-            (config.timestamp_before_max, config.timestamp_after_max)
-        };
-        let earliest = before.map(|bound| now.saturating_sub(millis(bound)));
-        let latest = after.map(|bound| now.saturating_add(millis(bound)));
-        if earliest.is_some_and(|earliest| least.0 < earliest) {
+        if least.0 < now.saturating_sub(before) {
             let reason = "it lies further in the past than timestamp_before_max allows";
             return Err(Error::InvalidTimestamp { timestamp: least, reason });
         }
-        if latest.is_some_and(|latest| greatest.0 > latest) {
+        if greatest.0 > now.saturating_add(after) {
             let reason = "it lies further in the future than timestamp_after_max allows";
             return Err(Error::InvalidTimestamp { timestamp: greatest, reason });
         }

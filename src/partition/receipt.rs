@@ -1,13 +1,13 @@
-//! What is left of an append when its handle is gone: enough to ask later whether it is stored, and for the doors
-//! above to sleep until a partition changes.
+//! What the doors above need of a partition: to know before an append what it would refuse, to ask after it whether
+//! it is stored, when its handle is gone, and to sleep until the partition changes.
 
 use std::sync::Weak;
 
 use super::{Appended, Inner, Partition};
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::{Arc, Signal};
-use crate::types::Offset;
+use crate::types::{Offset, Timestamp};
 
 /// An append, to be asked after later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Partition {
     /// As [`Appended::wait`].
     pub(crate) fn wait_stored(&self, receipt: Receipt) -> Result<()> {
         let inner = &*self.inner;
-        if !inner.is_synced() {
+        if let Some(Ok(())) = self.try_stored(receipt) {
             return Ok(());
         }
         inner.check_readable()?;
@@ -51,7 +51,39 @@ impl Partition {
         if !inner.is_synced() {
             return Some(Ok(()));
         }
-        inner.check_readable().err().map(Err).or_else(|| inner.sync.peek(receipt.end.0, receipt.generation))
+        // What was stored before the partition closed is stored.
+        match inner.sync.peek(receipt.end.0, receipt.generation) {
+            Some(Ok(())) => Some(Ok(())),
+            other => inner.check_readable().err().map(Err).or(other),
+        }
+    }
+
+    /// Refuses a record that a batch of a client would be refused for: one without a key where the log is compacted,
+    /// one whose timestamp is below zero or outside of the configured bounds. Without one it is stamped now.
+    #[inline]
+    pub(crate) fn check_record(&self, has_key: bool, timestamp: Option<Timestamp>) -> Result<()> {
+        let inner = &*self.inner;
+        if !has_key && inner.settings.compacts() {
+            return Err(Error::NullKey { index: 0 });
+        }
+        let Some(timestamp) = timestamp else { return Ok(()) };
+        if timestamp.0 < 0 {
+            return Err(Error::InvalidTimestamp { timestamp, reason: "timestamps are not negative" });
+        }
+        if inner.settings.stamps() {
+            return Ok(());
+        }
+        inner.check_timestamps(timestamp, timestamp)
+    }
+
+    /// Whether [`Self::check_record`] asks for a key.
+    pub(crate) fn needs_keys(&self) -> bool {
+        self.inner.settings.compacts()
+    }
+
+    /// The largest batch that it takes, in bytes.
+    pub(crate) fn batch_limit(&self) -> u64 {
+        self.inner.settings.batch_limit()
     }
 
     /// A handle that does not keep it open.

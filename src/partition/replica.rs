@@ -36,7 +36,7 @@ impl Partition {
         drop(writer);
         self.inner.changed.notify();
         let offsets = appended?..end;
-        Ok(Appended { offsets, partition: self, generation })
+        Ok(Appended { offsets, partition: self, generation, append_time: None })
     }
 }
 

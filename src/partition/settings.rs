@@ -9,7 +9,7 @@ use super::{Inner, Partition};
 use crate::config::{Durability, PartitionConfig, TimestampType};
 use crate::error::{Error, Result};
 use crate::segment::SegmentConfig;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 const SYNCED: u32 = 1;
 const COMPACTS: u32 = 2;
@@ -22,12 +22,20 @@ pub(super) struct Settings {
     flags: AtomicU32,
     batch_limit: AtomicU64,
     flush_interval_nanos: AtomicU64,
+    /// How far before and after now timestamps may lie, in milliseconds.
+    before_millis: AtomicI64,
+    after_millis: AtomicI64,
 }
 
 impl Settings {
     pub(super) fn new(config: &PartitionConfig) -> Self {
-        let settings =
-            Self { flags: AtomicU32::new(0), batch_limit: AtomicU64::new(0), flush_interval_nanos: AtomicU64::new(0) };
+        let settings = Self {
+            flags: AtomicU32::new(0),
+            batch_limit: AtomicU64::new(0),
+            flush_interval_nanos: AtomicU64::new(0),
+            before_millis: AtomicI64::new(0),
+            after_millis: AtomicI64::new(0),
+        };
         settings.set(config);
         settings
     }
@@ -40,6 +48,11 @@ impl Settings {
             | flag(config.timestamp_type == TimestampType::LogAppendTime, STAMPS)
             | flag(bounds, BOUNDS_TIMESTAMPS);
         let interval = u64::try_from(config.flush_interval.as_nanos()).unwrap_or(u64::MAX);
+        let millis = |bound: Option<Duration>| {
+            bound.and_then(|bound| i64::try_from(bound.as_millis()).ok()).unwrap_or(i64::MAX)
+        };
+        self.before_millis.store(millis(config.timestamp_before_max), Ordering::Release);
+        self.after_millis.store(millis(config.timestamp_after_max), Ordering::Release);
         self.batch_limit.store(config.batch_limit(), Ordering::Release);
         self.flush_interval_nanos.store(interval, Ordering::Release);
         self.flags.store(flags, Ordering::Release);
@@ -64,8 +77,10 @@ impl Settings {
         self.has(STAMPS)
     }
 
-    pub(super) fn bounds_timestamps(&self) -> bool {
-        self.has(BOUNDS_TIMESTAMPS)
+    /// How many milliseconds before and after now a timestamp may lie, where that is bounded.
+    pub(super) fn timestamp_bounds(&self) -> Option<(i64, i64)> {
+        let bounds = || (self.before_millis.load(Ordering::Acquire), self.after_millis.load(Ordering::Acquire));
+        self.has(BOUNDS_TIMESTAMPS).then(bounds)
     }
 
     pub(super) fn batch_limit(&self) -> u64 {

@@ -10,7 +10,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::record::batch::{Attributes, BatchHeader};
 use crate::record::decode::Header;
-use crate::record::encode::{BatchEncoder, RecordParts};
+use crate::record::encode::{BatchEncoder, RecordParts, record_size};
 use crate::types::{Compression, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// A record to be published. It borrows key, value and headers.
@@ -25,29 +25,30 @@ use crate::types::{Compression, LeaderEpoch, Offset, ProducerEpoch, ProducerId, 
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Record<'a> {
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
     headers: Vec<Header<'a>>,
-    timestamp: Option<Timestamp>,
+    pub(crate) timestamp: Option<Timestamp>,
+    pub(crate) partition: Option<u32>,
 }
 
 impl<'a> Record<'a> {
     /// A record with a value, and no key.
     #[inline]
     pub fn new<V: AsRef<[u8]> + ?Sized>(value: &'a V) -> Self {
-        Self { key: None, value: Some(value.as_ref()), headers: Vec::new(), timestamp: None }
+        Self { key: None, value: Some(value.as_ref()), headers: Vec::new(), timestamp: None, partition: None }
     }
 
     /// A record without a value: where the log keeps the latest record per key, it deletes the key.
     #[inline]
     pub fn tombstone<K: AsRef<[u8]> + ?Sized>(key: &'a K) -> Self {
-        Self { key: Some(key.as_ref()), value: None, headers: Vec::new(), timestamp: None }
+        Self { key: Some(key.as_ref()), value: None, headers: Vec::new(), timestamp: None, partition: None }
     }
 
     /// A record with neither key nor value.
     #[inline]
     pub const fn null() -> Self {
-        Self { key: None, value: None, headers: Vec::new(), timestamp: None }
+        Self { key: None, value: None, headers: Vec::new(), timestamp: None, partition: None }
     }
 
     /// Gives it a key. An empty key is a key.
@@ -75,6 +76,34 @@ impl<'a> Record<'a> {
         self.timestamp = Some(timestamp);
         self
     }
+
+    /// To which partition of its topic it goes, from 0, whatever its key is. Only `Producer::send` asks for it: who
+    /// appends to a [`Partition`](crate::Partition) has chosen already. Default: the producer's partitioner decides.
+    #[inline]
+    pub const fn partition(mut self, partition: u32) -> Self {
+        self.partition = Some(partition);
+        self
+    }
+
+    /// It takes at most this many bytes of a batch, whatever stands before it.
+    #[inline]
+    pub(crate) fn size_bytes_max(&self) -> u64 {
+        let payload = self.key.map_or(0, <[u8]>::len) as u64 + self.value.map_or(0, <[u8]>::len) as u64;
+        let headers = if self.headers.is_empty() { 0 } else { self.headers.iter().map(header_bytes_max).sum() };
+        payload + headers + FIELD_BYTES_MAX
+    }
+
+    /// The size of the batch that holds nothing else, uncompressed.
+    pub(crate) fn batch_size_bytes(&self) -> u64 {
+        BatchBuilder::new().size_with(self, self.timestamp.unwrap_or_default())
+    }
+}
+
+/// What the fields of a record besides its payload take at most.
+const FIELD_BYTES_MAX: u64 = 36;
+
+fn header_bytes_max(header: &Header<'_>) -> u64 {
+    header.name().len() as u64 + header.value().map_or(0, <[u8]>::len) as u64 + 10
 }
 
 /// Encodes records into one batch, straight into its bytes, and keeps its buffers for the next.
@@ -206,6 +235,19 @@ impl BatchBuilder {
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.encoder.size_bytes()
+    }
+
+    /// What [`Self::size_bytes`] says once `record` is pushed; without a timestamp of its own it gets `stamp`.
+    pub(crate) fn size_with(&self, record: &Record<'_>, stamp: Timestamp) -> u64 {
+        let timestamp = record.timestamp.unwrap_or(stamp);
+        let base = if self.batch.count == 0 { timestamp } else { self.batch.base_timestamp };
+        let parts = RecordParts {
+            timestamp_delta: timestamp.0.wrapping_sub(base.0),
+            offset_delta: self.batch.count,
+            key: record.key,
+            value: record.value,
+        };
+        self.encoder.size_bytes() as u64 + record_size(&parts, record.headers.iter().copied())
     }
 
     /// Begins the next batch. Buffers and compression are kept; records, stamp, producer, transaction, base offset
@@ -371,6 +413,28 @@ mod tests {
         assert_eq!(builder.first_null_key(), Some(1));
         builder.clear();
         assert_eq!((builder.timestamps(), builder.first_null_key()), (None, None));
+    }
+
+    #[test]
+    fn sizes_are_known_before_the_push() {
+        let long = "v".repeat(70_000);
+        let records = [
+            Record::null(),
+            Record::new("1").key("a").timestamp(Timestamp(T)),
+            Record::new(&long).timestamp(Timestamp(T - 1_000_000)),
+            Record::tombstone(&long).header("h", "v").null_header(&long).timestamp(Timestamp(T)),
+        ];
+        let mut builder = BatchBuilder::new();
+        for record in &records {
+            let mut alone = BatchBuilder::new();
+            alone.push(record).unwrap();
+            assert_eq!(record.batch_size_bytes(), alone.size_bytes() as u64);
+            let (before, expected) = (builder.size_bytes() as u64, builder.size_with(record, Timestamp(T)));
+            builder.stamp(Timestamp(T));
+            builder.push(record).unwrap();
+            assert_eq!(builder.size_bytes() as u64, expected);
+            assert!(expected - before <= record.size_bytes_max());
+        }
     }
 
     #[test]

@@ -22,11 +22,23 @@ mod zstd;
 
 use std::fmt;
 
-use crate::error::Corruption;
+use crate::error::{Corruption, Error};
 use crate::record::Rejection;
 use crate::types::Compression;
 
 impl Compression {
+    /// Refuses a codec that is compiled out.
+    pub(crate) const fn check_enabled(self) -> Result<(), Error> {
+        let is_enabled = match self {
+            Self::None => true,
+            Self::Gzip => cfg!(feature = "gzip"),
+            Self::Snappy => cfg!(feature = "snappy"),
+            Self::Lz4 => cfg!(feature = "lz4"),
+            Self::Zstd => cfg!(feature = "zstd"),
+        };
+        if is_enabled { Ok(()) } else { Err(Error::CodecDisabled { codec: self.name() }) }
+    }
+
     /// What the attributes of a batch say, other bits cleared.
     #[inline]
     pub(super) const fn from_attribute(attribute: i16) -> Option<Self> {

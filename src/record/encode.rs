@@ -35,6 +35,11 @@ pub(super) struct RecordParts<'a> {
     pub(super) value: Option<&'a [u8]>,
 }
 
+/// The bytes that a record takes, its length field included.
+pub(super) fn record_size<'h>(record: &RecordParts<'_>, headers: impl ExactSizeIterator<Item = Header<'h>>) -> u64 {
+    Fields::of(record, headers).size()
+}
+
 /// The buffers of one batch.
 pub(super) struct BatchEncoder {
     plain: Vec<u8>,

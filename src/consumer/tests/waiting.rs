@@ -150,7 +150,7 @@ fn the_close_is_noticed_whenever_it_comes_and_whatever_is_paused() {
             }
             clock.set(move |read| {
                 if read == when {
-                    rig.node.close()
+                    rig.node.close().expect("closed");
                 }
             });
             let answer = poll_woken(&mut reader).map(drop);

@@ -1,0 +1,157 @@
+//! The settings of a producer, and the one place where they are checked.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Producer;
+use super::partitioner::{Murmur2, Partitioner};
+use crate::error::{Error, Result};
+use crate::node::Node;
+use crate::types::{Compression, Acks};
+
+/// What `send` does where the producer holds as many unsent bytes as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// Appends open batches, the oldest first, and waits at most so long for those that other threads are appending;
+    /// then [`Error::MemoryFull`] (Kafka: `max.block.ms`). The default, with 60 s.
+    #[doc(alias = "max.block.ms")]
+    Block(Duration),
+    /// Answers [`Error::MemoryFull`] at once.
+    Fail,
+}
+
+/// Opens a [`Producer`].
+#[must_use]
+pub struct ProducerBuilder {
+    node: Arc<Node>,
+    settings: Settings,
+}
+
+/// What was set; once a producer is open, it has passed the check as a whole.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) acks: Acks,
+    pub(super) linger: Duration,
+    pub(super) batch_bytes: usize,
+    pub(super) memory_bytes: usize,
+    pub(super) when_full: WhenFull,
+    /// None: as the topic says.
+    pub(super) compression: Option<Compression>,
+    pub(super) partitioner: Arc<dyn Partitioner>,
+    pub(super) seed: u64,
+}
+
+impl ProducerBuilder {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        let settings = Settings {
+            acks: Acks::All,
+            linger: Duration::ZERO,
+            batch_bytes: 16 << 10,
+            memory_bytes: 32 << 20,
+            when_full: WhenFull::Block(Duration::from_secs(60)),
+            compression: None,
+            partitioner: Arc::new(Murmur2),
+            seed: node.seed(),
+        };
+        Self { node, settings }
+    }
+
+    /// What is waited for before a record counts as stored. Default: [`Acks::All`].
+    ///
+    /// - [`Acks::All`]: it is stored as the topic's [`Durability`](crate::Durability) says; one sync serves all who wait.
+    /// - [`Acks::Leader`]: it is written. No sync is waited for.
+    /// - [`Acks::None`]: as `Leader`, since on this node nothing has to be waited for to know a record's offset; but
+    ///   nobody is told of a failure who did not ask for that very record: `flush` and `close` answer none. A
+    ///   [`Delivery`](crate::Delivery) of a record that was not written has no offset to answer, so it answers the error.
+    pub fn acks(mut self, acks: Acks) -> Self {
+        self.settings.acks = acks;
+        self
+    }
+
+    /// How long a batch waits for more records, if nobody fills, waits on or flushes it. Default: 0, it is appended as
+    /// soon as the node's thread is free; what is sent meanwhile joins it.
+    #[doc(alias = "linger.ms")]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.settings.linger = linger;
+        self
+    }
+
+    /// How many bytes a batch is filled to, uncompressed and with its header, at most. A record that is larger gets a
+    /// batch of its own. Where the topic takes less, that is the bound. Default: 16,384.
+    #[doc(alias = "batch.size")]
+    pub fn batch_bytes(mut self, bytes: usize) -> Self {
+        self.settings.batch_bytes = bytes;
+        self
+    }
+
+    /// How many bytes of memory all open batches may take. One that is open takes `batch_bytes`, however many records
+    /// it has, and more where its record is larger. Default: 32 MiB.
+    #[doc(alias = "buffer.memory")]
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.settings.memory_bytes = bytes;
+        self
+    }
+
+    /// What `send` does where that memory is full. Default: [`WhenFull::Block`] for 60 s.
+    #[doc(alias = "max.block.ms")]
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.settings.when_full = when_full;
+        self
+    }
+
+    /// How batches are compressed. A batch that compression makes larger than the topic takes goes uncompressed.
+    /// Default: not at all.
+    #[doc(alias = "compression.type")]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.settings.compression = Some(compression);
+        self
+    }
+
+    /// What chooses the partition of a record. Default: [`Murmur2`].
+    #[doc(alias = "partitioner.class")]
+    pub fn partitioner(mut self, partitioner: impl Partitioner) -> Self {
+        self.settings.partitioner = Arc::new(partitioner);
+        self
+    }
+
+    /// What the random choices follow from: which partition records without a key go to next. The same seed repeats
+    /// them. Default: the time.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.seed = seed;
+        self
+    }
+
+    /// Opens the producer.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`], [`Error::CodecDisabled`] where the codec is compiled out, [`Error::Closed`].
+    pub fn open(self) -> Result<Producer> {
+        self.settings.check()?;
+        self.node.check_open()?;
+        Ok(Producer::new(self.node, self.settings))
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<()> {
+        let refuse = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
+        let (batch, memory) = (self.batch_bytes, self.memory_bytes);
+        if batch == 0 || batch > BATCH_BYTES_MAX {
+            return refuse("batch_bytes", format!("{batch} is outside of 1 to 2^31 - 1"));
+        }
+        if batch > memory {
+            return refuse("memory_bytes", format!("{memory} do not hold one batch of {batch} bytes"));
+        }
+        self.compression.map_or(Ok(()), Compression::check_enabled)
+    }
+}
+
+impl fmt::Debug for ProducerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProducerBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+const BATCH_BYTES_MAX: usize = i32::MAX as usize;

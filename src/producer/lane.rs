@@ -1,0 +1,314 @@
+//! The way of one producer into one partition: the open batch, and the order in which batches are appended.
+//!
+//! ```text
+//!   send ──(fill lock)──▶ open batch ──taken, sealed and appended (send lock)──▶ partition
+//! ```
+//!
+//! Two locks. The **fill lock** guards the open batch, for as long as one record is encoded. The **send lock** is held
+//! from the moment at which a batch is taken until it is appended, and never over a sync: so batches are appended in the
+//! order in which they were filled, whoever appends them, while `send` fills the next one. Order of locks: send, fill,
+//! agenda or memory.
+//!
+//! Invariants: a record that was pushed before another is in the same batch before it, or in an earlier batch; every
+//! batch is open, or is being appended by the holder of the send lock, or has its outcome.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::accumulator::Accumulator;
+use super::agenda::Key;
+use super::delivery::{Batch, Delivery, Placed};
+use super::memory::Buffer;
+use crate::error::{Error, Result};
+use crate::node::Topic;
+use crate::partition::{Appended, Partition, Receipt};
+use crate::record::builder::{BatchBuilder, Record};
+use crate::sync::Mutex;
+use crate::trace;
+use crate::types::{Compression, Acks, Timestamp, TopicId};
+
+/// One partition, as one producer sees it.
+pub(super) struct Lane {
+    accumulator: Arc<Accumulator>,
+    topic: Arc<str>,
+    id: TopicId,
+    number: u32,
+    partition: Partition,
+    /// The largest batch that the partition takes.
+    batch_bytes_limit: u64,
+    /// A batch that has reached this many bytes takes no more records.
+    batch_bytes: usize,
+    needs_keys: bool,
+    fill: Mutex<Option<Open>>,
+    send: Mutex<Sending>,
+}
+
+/// A batch that takes records.
+struct Open {
+    buffer: Buffer,
+    batch: Arc<Batch>,
+    compression: Compression,
+}
+
+/// What only the holder of the send lock may touch.
+#[derive(Default)]
+struct Sending {
+    /// The version of the node's topics at which the topic was seen there last.
+    seen_at: Option<u64>,
+    /// The last append, until it is known to be stored.
+    last: Option<Receipt>,
+}
+
+/// How a push went.
+pub(super) enum Pushed {
+    Done(Sent),
+    /// The open batch has no room for it.
+    NoRoom(Key),
+    /// There is no open batch, and no buffer was brought for one.
+    NoBuffer,
+}
+
+/// A record that is in its batch.
+pub(super) struct Sent {
+    pub(super) delivery: Delivery,
+    /// The bytes it takes there.
+    pub(super) bytes: usize,
+    /// Its batch, if that takes no more.
+    pub(super) filled: Option<Key>,
+    /// Whether its batch is due earlier than anything was before.
+    pub(super) is_due_earlier: bool,
+}
+
+impl Lane {
+    pub(super) fn new(accumulator: &Arc<Accumulator>, topic: &Topic, number: u32, partition: &Partition) -> Arc<Self> {
+        let limit = partition.batch_limit();
+        Arc::new(Self {
+            accumulator: Arc::clone(accumulator),
+            topic: Arc::clone(&topic.name),
+            id: topic.id,
+            number,
+            partition: partition.clone(),
+            batch_bytes_limit: limit,
+            batch_bytes: accumulator.settings.batch_bytes.min(usize::try_from(limit).unwrap_or(usize::MAX)),
+            needs_keys: partition.needs_keys(),
+            fill: Mutex::new(None),
+            send: Mutex::default(),
+        })
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn acks(&self) -> Acks {
+        self.accumulator.settings.acks
+    }
+
+    /// Refuses a record that no batch of the partition can hold. How far compression gets it down shows only when it
+    /// is done.
+    #[inline]
+    pub(super) fn check(&self, record: &Record<'_>, compression: Compression) -> Result<()> {
+        if record.timestamp.is_some() || self.needs_keys {
+            self.partition.check_record(record.key.is_some(), record.timestamp)?;
+        }
+        let limit = self.batch_bytes_limit;
+        if compression == Compression::None && record.size_bytes_max() + HEADER_BYTES > limit {
+            let size = record.batch_size_bytes();
+            if size > limit {
+                return Err(Error::BatchTooLarge { size, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes a record into the open batch; opens one in the buffer that was brought, where there is none.
+    pub(super) fn push(
+        self: &Arc<Self>,
+        record: &Record<'_>,
+        stamp: Timestamp,
+        compression: Compression,
+        buffer: &mut Option<Buffer>,
+    ) -> Result<Pushed> {
+        let mut fill = self.fill.lock();
+        let mut is_due_earlier = false;
+        let open = match &mut *fill {
+            Some(open) if !self.has_room(open, record, stamp) => return Ok(Pushed::NoRoom(open.batch.key())),
+            Some(open) => open,
+            none => {
+                let Some(buffer) = buffer.take() else { return Ok(Pushed::NoBuffer) };
+                let (open, is_earlier) = self.open(buffer, compression)?;
+                is_due_earlier = is_earlier;
+                none.insert(open)
+            }
+        };
+        let before = open.buffer.builder.size_bytes();
+        let delivery = match open.push(record, stamp) {
+            Ok(delivery) => delivery,
+            Err(error) => {
+                self.drop_empty(&mut fill);
+                return Err(error);
+            }
+        };
+        let size = open.buffer.builder.size_bytes();
+        let filled = (size >= self.batch_bytes).then(|| open.batch.key());
+        Ok(Pushed::Done(Sent { delivery, bytes: size - before, filled, is_due_earlier }))
+    }
+
+    #[inline]
+    fn has_room(&self, open: &Open, record: &Record<'_>, stamp: Timestamp) -> bool {
+        let (builder, limit) = (&open.buffer.builder, self.batch_bytes as u64);
+        builder.size_bytes() as u64 + record.size_bytes_max() <= limit || builder.size_with(record, stamp) <= limit
+    }
+
+    fn open(self: &Arc<Self>, mut buffer: Buffer, compression: Compression) -> Result<(Open, bool)> {
+        buffer.builder = std::mem::take(&mut buffer.builder).compression(compression);
+        let (key, is_earlier) = self.accumulator.enter(self)?;
+        Ok((Open { buffer, batch: Batch::new(self, key), compression }, is_earlier))
+    }
+
+    /// A batch that was opened for a record that was refused.
+    #[cold]
+    fn drop_empty(&self, fill: &mut Option<Open>) {
+        if let Some(open) = fill.take_if(|open| open.buffer.builder.is_empty()) {
+            self.accumulator.leave(open.batch.key());
+        }
+    }
+
+    /// Appends the open batch, if there is one, and if it is the one asked for; returns after whatever another thread
+    /// appends here at the moment. The error is told to the deliveries of the batch, too.
+    pub(super) fn hand_over(&self, which: Option<Key>) -> Result<()> {
+        let outcome = self.append_open(&mut self.send.lock(), which);
+        self.accumulator.lane_is_free();
+        outcome
+    }
+
+    /// As [`Self::hand_over`]; nothing where another thread is appending here.
+    pub(super) fn try_hand_over(&self, which: Key) -> Option<Result<()>> {
+        let outcome = self.append_open(&mut *self.send.try_lock()?, Some(which));
+        self.accumulator.lane_is_free();
+        Some(outcome)
+    }
+
+    fn append_open(&self, sending: &mut Sending, which: Option<Key>) -> Result<()> {
+        let Some(open) = self.take(which) else { return Ok(()) };
+        self.accumulator.leave(open.batch.key());
+        let mut appending = Appending { lane: self, open, outcome: Err(Error::Closed) };
+        appending.outcome = self.append(sending, &mut appending.open);
+        let outcome = appending.outcome.as_ref().map(drop).map_err(Clone::clone);
+        drop(appending);
+        outcome
+    }
+
+    /// Takes the open batch, so that the next record opens another.
+    fn take(&self, which: Option<Key>) -> Option<Open> {
+        let mut fill = self.fill.lock();
+        fill.take_if(|open| which.is_none_or(|key| key == open.batch.key()))
+    }
+
+    fn append(&self, sending: &mut Sending, open: &mut Open) -> Result<Placed> {
+        self.check_topic(sending)?;
+        let builder = &mut open.buffer.builder;
+        let appended = match self.partition.append(builder) {
+            // Compression can make bytes more.
+            Err(Error::BatchTooLarge { limit, .. })
+                if open.compression != Compression::None && builder.size_bytes() as u64 <= limit =>
+            {
+                *builder = std::mem::take(builder).compression(Compression::None);
+                self.partition.append(builder)
+            }
+            other => other,
+        };
+        let placed = placed(&appended.map_err(|error| self.explain(error))?);
+        sending.last = Some(placed.receipt);
+        Ok(placed)
+    }
+
+    /// Refuses where the topic is gone, also where another has its name now.
+    fn check_topic(&self, sending: &mut Sending) -> Result<()> {
+        let version = self.accumulator.node.version();
+        if sending.seen_at != Some(version) {
+            if self.is_gone() {
+                return Err(Error::UnknownTopic { name: self.topic.to_string() });
+            }
+            sending.seen_at = Some(version);
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.accumulator.node.topics().get(&self.topic).is_none_or(|topic| topic.id != self.id)
+    }
+
+    /// The partition of a topic that is deleted is closed.
+    fn explain(&self, error: Error) -> Error {
+        match error {
+            Error::Closed if self.is_gone() => Error::UnknownTopic { name: self.topic.to_string() },
+            other => other,
+        }
+    }
+
+    /// Returns once an append is stored as the partition's durability says.
+    pub(super) fn wait_stored(&self, receipt: Receipt) -> Result<()> {
+        self.partition.wait_stored(receipt).map_err(|error| self.explain(error))
+    }
+
+    /// What [`Self::wait_stored`] would answer at once.
+    pub(super) fn try_stored(&self, receipt: Receipt) -> Option<Result<()>> {
+        self.partition.try_stored(receipt).map(|stored| stored.map_err(|error| self.explain(error)))
+    }
+
+    /// Returns once everything that was appended here is stored as `acks` say. A failure is answered once.
+    pub(super) fn settle(&self) -> Result<()> {
+        let last = self.send.lock().last;
+        let Some(receipt) = last.filter(|_| self.acks() == Acks::All) else { return Ok(()) };
+        let stored = self.wait_stored(receipt);
+        let mut sending = self.send.lock();
+        sending.last.take_if(|last| *last == receipt);
+        stored
+    }
+
+    /// Says so where a batch failed and nobody may be left who is told.
+    pub(super) fn trace(&self, error: &Error) {
+        let path = std::path::Path::new(&*self.topic);
+        trace::warn(path, || format!("a batch of a producer to partition {} was not stored: {error}", self.number));
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("topic", &self.topic).field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Open {
+    fn push(&mut self, record: &Record<'_>, stamp: Timestamp) -> Result<Delivery> {
+        let builder: &mut BatchBuilder = &mut self.buffer.builder;
+        // A batch has less than 2^32 bytes.
+        let index = u32::try_from(builder.len()).unwrap_or(u32::MAX);
+        builder.stamp(stamp);
+        builder.push(record)?;
+        Ok(Delivery::new(&self.batch, index, record.timestamp.unwrap_or(stamp)))
+    }
+}
+
+/// A batch that was taken. Dropped, it has its outcome, also where its append panicked; then its memory is free.
+struct Appending<'a> {
+    lane: &'a Lane,
+    open: Open,
+    outcome: Result<Placed>,
+}
+
+impl Drop for Appending<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = &self.outcome {
+            self.lane.accumulator.failed(error);
+        }
+        self.open.batch.end(self.outcome.clone());
+    }
+}
+
+fn placed(appended: &Appended<'_>) -> Placed {
+    Placed { first: appended.offsets.start, append_time: appended.append_time, receipt: appended.receipt() }
+}
+
+const HEADER_BYTES: u64 = crate::record::batch::HEADER_BYTES as u64;

@@ -1,0 +1,191 @@
+//! The producer: records of any topic go into batches per partition, and the batches into the log.
+//!
+//! ```text
+//!   send ─▶ routes      the topic as it is now, the partition              routes.rs, partitioner.rs, sticky.rs
+//!        ─▶ lane        encoded into the open batch of its partition       lane.rs
+//!        ─▶ memory      a buffer, for the first record of a batch          memory.rs
+//!        ─▶ agenda      what is open, by age: linger, and who goes first   agenda.rs, accumulator.rs
+//!        ─▶ delivery    what becomes of the record                         delivery.rs
+//! ```
+//!
+//! Thread rule: a producer starts no thread, and every method may be called from any. Whoever fills a batch appends
+//! it; so does who waits on one of its records, who flushes, and who needs its memory; what none of them takes the node
+//! appends when it is due.
+//!
+//! Invariants: records of one partition are appended in the order in which their `send` calls returned; every delivery
+//! ends in metadata or an error; open batches never take more memory than is allowed.
+
+mod accumulator;
+mod agenda;
+mod builder;
+mod delivery;
+mod lane;
+mod memory;
+mod partitioner;
+mod routes;
+mod sticky;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use crate::error::Result;
+use crate::node::{Node, Timed};
+use crate::record::builder::Record;
+
+pub use builder::{ProducerBuilder, WhenFull};
+pub use delivery::{Delivery, Stored};
+pub use partitioner::{Choice, Murmur2, Partitioner, Spread, murmur2};
+
+use accumulator::Accumulator;
+use builder::Settings;
+use lane::{Pushed, Sent};
+use routes::{Route, Routes};
+
+/// Sends records to topics.
+///
+/// Records of one partition, and so records with one key, are stored in the order in which the `send` calls returned,
+/// from however many threads, as long as the topic keeps its number of partitions. A failed batch fails alone: those
+/// behind it go on.
+///
+/// It is shared by reference: `send` takes `&self`. Dropping it appends what is open, without waiting for a sync; what
+/// fails then is traced. [`Producer::close`] waits and answers.
+///
+/// ```ignore
+/// use taffrail::{Log, Record};
+/// let log = Log::open("./data")?;
+/// let producer = log.producer().open()?;
+/// let delivery = producer.send("orders", Record::new("placed").key("customer-7"))?;
+/// let stored = delivery.wait()?;
+/// println!("stored in partition {} at offset {}", stored.partition, stored.offset);
+/// producer.close()?;
+/// ```
+pub struct Producer {
+    accumulator: Arc<Accumulator>,
+    routes: Routes,
+}
+
+impl Producer {
+    fn new(node: Arc<Node>, settings: Settings) -> Self {
+        let accumulator = Accumulator::new(node, settings);
+        let weak = Arc::downgrade(&accumulator);
+        let timed: Weak<dyn Timed> = weak;
+        accumulator.node.register(timed);
+        Self { routes: Routes::new(&accumulator), accumulator }
+    }
+
+    /// Sends a record: encodes it into the open batch of its partition, and appends the batch if that is full. The
+    /// record is stored as [`Delivery::wait`] says, at once where that is called, else when its batch is full or due.
+    ///
+    /// A record without a timestamp gets the time of this call.
+    ///
+    /// # Errors
+    /// The record is not sent on [`Error::UnknownTopic`](crate::Error::UnknownTopic),
+    /// [`Error::UnknownPartition`](crate::Error::UnknownPartition), [`Error::NullKey`](crate::Error::NullKey) where the
+    /// topic is compacted, [`Error::InvalidTimestamp`](crate::Error::InvalidTimestamp),
+    /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) where no batch of the partition holds it,
+    /// [`Error::RecordTooLarge`](crate::Error::RecordTooLarge) where the producer's memory does not,
+    /// [`Error::MemoryFull`](crate::Error::MemoryFull) as [`WhenFull`] says, [`Error::Closed`](crate::Error::Closed)
+    /// after the log was closed. What a full batch fails with is told to its deliveries instead.
+    pub fn send<'r>(&self, topic: &str, record: impl Borrow<Record<'r>>) -> Result<Delivery> {
+        self.send_as(topic, record.borrow(), self.accumulator.settings.when_full)
+    }
+
+    /// As [`Self::send`], but never waits for memory: where it is full it answers
+    /// [`Error::MemoryFull`](crate::Error::MemoryFull), as with [`WhenFull::Fail`].
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn try_send<'r>(&self, topic: &str, record: impl Borrow<Record<'r>>) -> Result<Delivery> {
+        self.send_as(topic, record.borrow(), WhenFull::Fail)
+    }
+
+    /// Returns when everything that was sent before is stored as [`Acks`](crate::Acks) say.
+    ///
+    /// # Errors
+    /// The last failure since the flush before, also where a delivery told of it already; none with
+    /// [`Acks::None`](crate::Acks::None). Everything else is stored all the same.
+    pub fn flush(&self) -> Result<()> {
+        let told = self.accumulator.failures_told();
+        self.accumulator.hand_over_all();
+        let lanes = self.routes.lanes();
+        for lane in &lanes {
+            // Also waits for what another thread is appending; what fails is noted.
+            drop(lane.hand_over(None));
+        }
+        let stored = lanes.iter().map(|lane| lane.settle()).fold(Ok(()), Result::and);
+        self.accumulator.tell_failures(told).and(stored)
+    }
+
+    /// Flushes, and ends the producer. Deliveries stay good.
+    ///
+    /// # Errors
+    /// As [`Self::flush`]; it is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.flush()
+    }
+
+    fn send_as(&self, topic: &str, record: &Record<'_>, when_full: WhenFull) -> Result<Delivery> {
+        let accumulator = &*self.accumulator;
+        accumulator.check_open()?;
+        let route = self.routes.route(topic)?;
+        let stamp = record.timestamp.unwrap_or_else(|| accumulator.node.clock().wall());
+        let mut buffer = None;
+        let (mut number, mut sticks) = route.choose(accumulator, record);
+        loop {
+            let lane = route.lane(number)?;
+            lane.check(record, route.compression)?;
+            let pushed = lane.push(record, stamp, route.compression, &mut buffer)?;
+            if let Pushed::Done(sent) = pushed {
+                return self.sent(&route, number, sticks, sent);
+            }
+            // The batch is ready: the sticky partition may move on.
+            if sticks && route.note_sticky(accumulator, number, 0, true) {
+                (number, sticks) = route.choose(accumulator, record);
+                continue;
+            }
+            match pushed {
+                Pushed::NoBuffer => {
+                    buffer = Some(accumulator.buffer(record.batch_size_bytes(), when_full)?);
+                }
+                // What fails is told to its deliveries.
+                Pushed::NoRoom(full) => drop(lane.hand_over(Some(full))),
+                Pushed::Done(_) => {}
+            }
+        }
+    }
+
+    /// What follows once a record is in its batch.
+    #[inline]
+    fn sent(&self, route: &Route, number: u32, sticks: bool, sent: Sent) -> Result<Delivery> {
+        let Sent { delivery, bytes, filled, is_due_earlier } = sent;
+        if sticks {
+            route.note_sticky(&self.accumulator, number, bytes, filled.is_some());
+        }
+        if is_due_earlier {
+            self.accumulator.node.wake();
+        }
+        if let Some(filled) = filled {
+            // What fails is told to its deliveries.
+            drop(route.lane(number)?.hand_over(Some(filled)));
+            if let Some(error) = delivery.too_large() {
+                return Err(error);
+            }
+        }
+        Ok(delivery)
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.accumulator.close();
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer").field("settings", &self.accumulator.settings).finish_non_exhaustive()
+    }
+}

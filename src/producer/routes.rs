@@ -1,0 +1,151 @@
+//! The topics that a producer sends to, as it saw them last: lanes by number.
+//!
+//! Invariants: a lane lives as long as its partition does, over every change of the topics, so that the order of its
+//! batches does too; a topic that was deleted and created again gets new lanes, and what is open in the old ones fails.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::accumulator::Accumulator;
+use super::lane::Lane;
+use super::partitioner::{Choice, murmur2};
+use super::sticky::Sticky;
+use crate::types::Compression;
+use crate::error::{Error, Result};
+use crate::node::Topic;
+use crate::random::Random;
+use crate::record::builder::Record;
+use crate::sync::RwLock;
+
+/// All of them.
+pub(super) struct Routes {
+    accumulator: Arc<Accumulator>,
+    known: RwLock<BTreeMap<Arc<str>, Arc<Route>>>,
+}
+
+/// One topic.
+pub(super) struct Route {
+    topic: Arc<Topic>,
+    /// The version of the node's topics that this was made at, or an earlier one.
+    version: u64,
+    lanes: Vec<Arc<Lane>>,
+    sticky: Arc<Sticky>,
+    pub(super) compression: Compression,
+}
+
+impl Routes {
+    pub(super) fn new(accumulator: &Arc<Accumulator>) -> Self {
+        Self { accumulator: Arc::clone(accumulator), known: RwLock::new(BTreeMap::new()) }
+    }
+
+    /// The topic as it is now.
+    pub(super) fn route(&self, name: &str) -> Result<Arc<Route>> {
+        let version = self.accumulator.node.version();
+        let known = self.known.read().get(name).filter(|route| route.version == version).cloned();
+        known.map_or_else(|| self.renew(name, version), Ok)
+    }
+
+    /// Every lane of every topic.
+    pub(super) fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.known.read().values().flat_map(|route| route.lanes.iter().cloned()).collect()
+    }
+
+    /// Looks a topic up that is new here, or may have changed. `version` was read before.
+    #[cold]
+    fn renew(&self, name: &str, version: u64) -> Result<Arc<Route>> {
+        let topic = match self.accumulator.node.topic(name) {
+            Ok(topic) => topic,
+            Err(error) => {
+                self.forget(name, version);
+                return Err(error);
+            }
+        };
+        let mut known = self.known.write();
+        let before = known.get(name).cloned();
+        if let Some(newer) = before.as_ref().filter(|before| before.version >= version) {
+            return Ok(Arc::clone(newer));
+        }
+        let same = before.as_deref().filter(|before| before.topic.id == topic.id);
+        let route = Arc::new(Route::new(&self.accumulator, topic, version, same));
+        known.insert(Arc::clone(&route.topic.name), Arc::clone(&route));
+        drop(known);
+        if let Some(before) = before.filter(|before| before.topic.id != route.topic.id) {
+            before.give_up();
+        }
+        Ok(route)
+    }
+
+    /// The topic is gone, unless somebody has seen it later.
+    fn forget(&self, name: &str, version: u64) {
+        let mut known = self.known.write();
+        let is_older = known.get(name).is_some_and(|route| route.version < version);
+        let gone = if is_older { known.remove(name) } else { None };
+        drop(known);
+        if let Some(gone) = gone {
+            gone.give_up();
+        }
+    }
+}
+
+impl Route {
+    /// Takes over what is there already of the same topic.
+    fn new(accumulator: &Arc<Accumulator>, topic: Arc<Topic>, version: u64, before: Option<&Self>) -> Self {
+        let mut lanes = before.map_or_else(Vec::new, |before| before.lanes.clone());
+        let new = (0_u32..).zip(&topic.partitions).skip(lanes.len());
+        lanes.extend(new.map(|(number, partition)| Lane::new(accumulator, &topic, number, partition)));
+        let count = count(&lanes);
+        let sticky = before.map_or_else(
+            || {
+                let seed = accumulator.settings.seed ^ u64::from(murmur2(topic.name.as_bytes()));
+                Arc::new(Sticky::new(Random::seeded(seed), count))
+            },
+            |before| Arc::clone(&before.sticky),
+        );
+        let compression = accumulator.settings.compression.unwrap_or_default();
+        Self { topic, version, lanes, sticky, compression }
+    }
+
+    /// Where a record goes, and whether it was sent to the sticky partition.
+    pub(super) fn choose(&self, accumulator: &Accumulator, record: &Record<'_>) -> (u32, bool) {
+        if let Some(partition) = record.partition {
+            return (partition, false);
+        }
+        let sticky = self.sticky.current();
+        let choice = Choice {
+            topic: &self.topic.name,
+            key: record.key,
+            value: record.value,
+            partitions: count(&self.lanes),
+            sticky,
+        };
+        let number = accumulator.settings.partitioner.partition(&choice);
+        (number, number == sticky)
+    }
+
+    /// The lane of a partition.
+    pub(super) fn lane(&self, number: u32) -> Result<&Arc<Lane>> {
+        self.lanes.get(number as usize).ok_or_else(|| Error::UnknownPartition {
+            topic: self.topic.name.to_string(),
+            partition: number,
+            partitions: count(&self.lanes),
+        })
+    }
+
+    /// Notes that `bytes` went to the sticky partition, and says whether there is another one now.
+    pub(super) fn note_sticky(&self, accumulator: &Accumulator, number: u32, bytes: usize, is_ready: bool) -> bool {
+        let partitions = count(&self.lanes);
+        partitions > 1 && self.sticky.note(number, bytes, is_ready, accumulator.settings.batch_bytes, partitions)
+    }
+
+    /// The topic is gone: what is open fails.
+    fn give_up(&self) {
+        for lane in &self.lanes {
+            // What fails is told to its deliveries.
+            drop(lane.hand_over(None));
+        }
+    }
+}
+
+fn count(lanes: &[Arc<Lane>]) -> u32 {
+    u32::try_from(lanes.len()).unwrap_or(u32::MAX)
+}
