@@ -99,9 +99,8 @@ impl<M: Machine, A> Ledger<M, A> {
 
     /// The next reply that rests on nothing uncommitted, with who asked.
     pub(super) fn answer(&mut self) -> Option<(A, M::Reply)> {
-        let committed = self.committed;
-        let held = self.held.pop_front_if(|held| held.behind <= committed)?;
-        Some((held.asker, held.reply))
+        self.held.front().filter(|held| held.behind <= self.committed)?;
+        self.held.pop_front().map(|held| (held.asker, held.reply))
     }
 
     /// Nothing of what is on its way will be answered; who waits.

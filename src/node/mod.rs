@@ -221,4 +221,10 @@ impl Node {
             NodeOptions { directory: "/node".into(), storage, clock, background: false, cluster: None, seed: 0 };
         Self::open(options).expect("a new log opens")
     }
+
+    /// Answers [`Error::Closed`] from now on, and does nothing else of [`Self::close`].
+    pub(crate) fn refuse(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.changed.notify();
+    }
 }

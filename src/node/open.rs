@@ -76,7 +76,8 @@ impl Node {
             closed: AtomicBool::new(false),
         });
         node.run_tasks(begun);
-        let started = node.begin(owner, cluster).and_then(|()| if background { node.start_threads() } else { Ok(()) });
+        let started =
+            node.begin(owner.as_ref(), cluster).and_then(|()| if background { node.start_threads() } else { Ok(()) });
         if let Err(error) = started {
             node.abandon(was_clean);
             return Err(error);
@@ -99,7 +100,7 @@ impl Node {
     }
 
     /// What follows once the catalogue is there.
-    fn begin(&self, owner: Option<Owner>, cluster: Option<String>) -> Result<()> {
+    fn begin(&self, owner: Option<&Owner>, cluster: Option<String>) -> Result<()> {
         self.settle_owner(owner, cluster)?;
         for (topic, found) in unknown(&self.home, &self.image.load())? {
             self.adopt(topic, &found)?;
@@ -109,14 +110,14 @@ impl Node {
         }
         let topics = self.topics.load();
         let partitions = || topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]);
-        partitions().try_for_each(|partition| partition.enter_books())?;
+        partitions().try_for_each(Partition::enter_books)?;
         self.books.save()?;
-        partitions().try_for_each(|partition| partition.leave_inner_files())
+        partitions().try_for_each(Partition::leave_inner_files)
     }
 
     /// The catalogue and `meta.properties` name the same cluster; who is missing learns it from the other.
-    fn settle_owner(&self, owner: Option<Owner>, cluster: Option<String>) -> Result<()> {
-        let named = owner.as_ref().and_then(|owner| owner.cluster.clone());
+    fn settle_owner(&self, owner: Option<&Owner>, cluster: Option<String>) -> Result<()> {
+        let named = owner.and_then(|owner| owner.cluster.clone());
         let known = self.image.load().cluster().map(str::to_owned);
         let due = known.clone().or_else(|| named.clone()).or(cluster).unwrap_or_else(|| self.new_id());
         if let Some(found) = named.filter(|found| *found != due) {
@@ -160,7 +161,9 @@ impl Node {
             return Ok(());
         }
         let timed: Vec<Arc<dyn Timed>> = self.timed.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
-        timed.iter().for_each(|timed| timed.close());
+        for timed in &timed {
+            timed.close();
+        }
         let threads = self.threads.lock().take();
         if let Some(mut threads) = threads {
             threads.stop(self);

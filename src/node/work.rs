@@ -208,7 +208,7 @@ impl Threads {
         for _ in 0..FLUSH_THREADS {
             self.spawn(node, "taffrail-flush", |node| node.flushes.run(&*node.clock))?;
         }
-        self.spawn(node, "taffrail-timed", |node| node.run_timed())?;
+        self.spawn(node, "taffrail-timed", Node::run_timed)?;
         self.spawn(node, "taffrail-keeper", move |node| node.run_keeper(&stopped))
     }
 
@@ -281,7 +281,9 @@ impl Node {
     fn run_due(&self, now: Now) -> bool {
         let is_due = |timed: &Arc<dyn Timed>| timed.due().is_some_and(|due| due <= now.monotonic);
         let due: Vec<_> = self.timed().into_iter().filter(is_due).collect();
-        due.iter().for_each(|timed| timed.run(now));
+        for timed in &due {
+            timed.run(now);
+        }
         !due.is_empty()
     }
 

@@ -54,7 +54,7 @@ pub(crate) struct Books {
     directory: PathBuf,
     /// Whether the last process closed all partitions of the log.
     was_clean: bool,
-    books: [Mutex<Book>; 4],
+    by_mark: [Mutex<Book>; 4],
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Books {
     pub(crate) fn open(storage: Arc<dyn Storage>, directory: &Path, was_clean: bool) -> Result<Self> {
         let [a, b, c, d] = Mark::ALL.map(|mark| read(&*storage, &directory.join(mark.file_name())));
         let books = [a?, b?, c?, d?].map(|entries| Mutex::new(Book { entries, is_dirty: false }));
-        Ok(Self { storage, directory: directory.to_owned(), was_clean, books })
+        Ok(Self { storage, directory: directory.to_owned(), was_clean, by_mark: books })
     }
 
     pub(super) fn was_clean(&self) -> bool {
@@ -77,7 +77,7 @@ impl Books {
     }
 
     fn book(&self, mark: Mark) -> &Mutex<Book> {
-        &self.books[mark as usize]
+        &self.by_mark[mark as usize]
     }
 
     /// A partition's entry.

@@ -48,9 +48,8 @@ impl Settings {
             | flag(config.timestamp_type == TimestampType::LogAppendTime, STAMPS)
             | flag(bounds, BOUNDS_TIMESTAMPS);
         let interval = u64::try_from(config.flush_interval.as_nanos()).unwrap_or(u64::MAX);
-        let millis = |bound: Option<Duration>| {
-            bound.and_then(|bound| i64::try_from(bound.as_millis()).ok()).unwrap_or(i64::MAX)
-        };
+        let millis =
+            |bound: Option<Duration>| bound.and_then(|bound| i64::try_from(bound.as_millis()).ok()).unwrap_or(i64::MAX);
         self.before_millis.store(millis(config.timestamp_before_max), Ordering::Release);
         self.after_millis.store(millis(config.timestamp_after_max), Ordering::Release);
         self.batch_limit.store(config.batch_limit(), Ordering::Release);

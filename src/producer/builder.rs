@@ -8,7 +8,7 @@ use super::Producer;
 use super::partitioner::{Murmur2, Partitioner};
 use crate::error::{Error, Result};
 use crate::node::Node;
-use crate::types::{Compression, Acks};
+use crate::types::{Acks, Compression};
 
 /// What `send` does where the producer holds as many unsent bytes as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use crate::partition::{Appended, Partition, Receipt};
 use crate::record::builder::{BatchBuilder, Record};
 use crate::sync::Mutex;
 use crate::trace;
-use crate::types::{Compression, Acks, Timestamp, TopicId};
+use crate::types::{Acks, Compression, Timestamp, TopicId};
 
 /// One partition, as one producer sees it.
 pub(super) struct Lane {

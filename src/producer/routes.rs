@@ -10,12 +10,12 @@ use super::accumulator::Accumulator;
 use super::lane::Lane;
 use super::partitioner::{Choice, murmur2};
 use super::sticky::Sticky;
-use crate::types::Compression;
 use crate::error::{Error, Result};
 use crate::node::Topic;
 use crate::random::Random;
 use crate::record::builder::Record;
 use crate::sync::RwLock;
+use crate::types::Compression;
 
 /// All of them.
 pub(super) struct Routes {
@@ -101,7 +101,7 @@ impl Route {
             },
             |before| Arc::clone(&before.sticky),
         );
-        let compression = accumulator.settings.compression.unwrap_or_default();
+        let compression = accumulator.settings.compression.or(topic.config.compression).unwrap_or_default();
         Self { topic, version, lanes, sticky, compression }
     }
 

@@ -244,7 +244,7 @@ fn a_closed_log_says_so() {
     let mut reader = rig.reader().topics(["t"]).open().expect("opened");
     rig.partition("t", 0).close().expect("closed");
     assert!(matches!(take(&mut reader), Err(Error::Closed)));
-    rig.node.close().expect("closed");
+    rig.node.refuse();
     assert!(matches!(take(&mut reader), Err(Error::Closed)));
     assert!(matches!(reader.seek("t", 0, Offset(0)), Err(Error::Closed)));
     assert!(matches!(rig.reader().topics(["t"]).open(), Err(Error::Closed)));

@@ -90,7 +90,7 @@ fn an_append_to_any_partition_is_noticed_whenever_it_comes() {
             let partition = rig.partition("t", number);
             clock.set(move |read| {
                 if read == when {
-                    append(&partition, 1)
+                    append(&partition, 1);
                 }
             });
             let polled = poll_woken(&mut reader).expect("readable");
@@ -120,7 +120,7 @@ fn a_change_of_the_topics_is_noticed_whenever_it_comes() {
         let (clock, rig, mut reader) = hooked();
         clock.set(move |read| {
             if read == when {
-                rig.delete("t")
+                rig.delete("t");
             }
         });
         let answer = poll_woken(&mut reader).map(drop);
@@ -150,7 +150,7 @@ fn the_close_is_noticed_whenever_it_comes_and_whatever_is_paused() {
             }
             clock.set(move |read| {
                 if read == when {
-                    rig.node.close().expect("closed");
+                    rig.node.refuse();
                 }
             });
             let answer = poll_woken(&mut reader).map(drop);
@@ -232,7 +232,7 @@ fn a_poll_without_end_is_woken_too() {
     let partition = rig.partition("t", 0);
     clock.set(move |read| {
         if read == 3 {
-            append(&partition, 1)
+            append(&partition, 1);
         }
     });
     assert!(!reader.poll(Duration::MAX).expect("readable").is_empty());

@@ -9,7 +9,7 @@ use crate::node::Timed;
 use crate::partition::ReadOptions;
 use crate::random::Random;
 use crate::record::builder::Record;
-use crate::types::{Compression, Acks, Offset, Timestamp};
+use crate::types::{Acks, Compression, Offset, Timestamp};
 
 const MS: Duration = Duration::from_millis(1);
 

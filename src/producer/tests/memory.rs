@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{HOUR, House, START};
-use crate::types::Compression;
 use crate::clock::{Clock as _, SystemClock};
 use crate::error::Error;
 use crate::node::Node;
 use crate::producer::{Producer, ProducerBuilder, WhenFull};
 use crate::record::builder::Record;
 use crate::storage::OperationKind;
+use crate::types::Compression;
 
 /// Room for two batches.
 fn small(house: &House, when_full: WhenFull) -> Producer {

@@ -1,9 +1,9 @@
 //! Order per key, whoever sends, fills and appends.
 
 use super::House;
-use crate::types::Compression;
 use crate::record::builder::Record;
 use crate::sync::Mutex;
+use crate::types::Compression;
 
 const KEYS: usize = 6;
 const THREADS: usize = 4;
