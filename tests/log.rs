@@ -100,9 +100,9 @@ fn what_a_producer_sends_a_reader_gets_in_order() {
     let log = Log::open(home.path()).unwrap();
     log.ensure_topic("orders", TopicConfig::new().partitions(4)).unwrap();
     let producer = log.producer().open().unwrap();
-    let stored = producer.send("orders", &Record::new("first").key("k")).unwrap().wait().unwrap();
+    let stored = producer.send("orders", Record::new("first").key("k")).unwrap().wait().unwrap();
     for number in 0..1000 {
-        drop(producer.send("orders", &Record::new(&format!("{number}")).key("k")).unwrap());
+        drop(producer.send("orders", Record::new(&format!("{number}")).key("k")).unwrap());
     }
     producer.flush().unwrap();
     let mut reader = log.reader().topics(["orders"]).open().unwrap();
@@ -115,6 +115,6 @@ fn what_a_producer_sends_a_reader_gets_in_order() {
     assert_eq!(seen[0], "first");
     assert!(seen[1..].iter().enumerate().all(|(number, value)| *value == number.to_string()));
     log.close().unwrap();
-    assert!(matches!(producer.send("orders", &Record::new("late")), Err(Error::Closed)));
+    assert!(matches!(producer.send("orders", Record::new("late")), Err(Error::Closed)));
     assert!(matches!(reader.poll(Duration::ZERO), Err(Error::Closed)));
 }
