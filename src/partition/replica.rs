@@ -119,12 +119,18 @@ impl Inner {
     }
 }
 
-/// How many of the batches fit one segment together, and their bytes. At least one does, or it is an error.
+/// The offsets in a segment are at most this far from its base: its indexes count them from there, in 31 bits.
+const OFFSETS_FROM_BASE_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+
+/// How many of the batches fit one segment together, by their bytes and their offsets, and their bytes. At least one
+/// does, or it is an error.
 fn fitting(headers: &[BatchHeader], segment_bytes: u64) -> Result<(usize, usize)> {
+    let base = headers.first().map_or(Offset::ZERO, BatchHeader::base_offset);
     let mut count = 0;
     let mut size = 0_u64;
     for header in headers {
-        if size + header.size() > segment_bytes {
+        let is_far = header.last_offset().0 - base.0 > OFFSETS_FROM_BASE_MAX;
+        if is_far || size + header.size() > segment_bytes {
             break;
         }
         size += header.size();
