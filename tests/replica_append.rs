@@ -24,3 +24,70 @@ fn one_call_spans_more_offsets_than_a_segment_can() {
         assert_eq!(offsets(&partition).expect("readable"), bases);
     }
 }
+
+/// A batch that was refused had noted, durably, that the log has gaps: from then on batches that were lost were passed
+/// over without a word.
+#[test]
+fn a_refused_batch_leaves_damage_findable() {
+    let storage = MemoryStorage::new(1);
+    let partition = open(&storage, config());
+    append(&partition, 1, "a");
+    partition.begin_epoch(LeaderEpoch(5)).expect("later");
+    append(&partition, 1, "b");
+    let error = append_replica(&partition, &replica(100, "x", 3)).expect_err("an older epoch");
+    assert!(matches!(error, Error::InvalidBatch { .. }), "{error}");
+    for _ in 0..40 {
+        append(&partition, 1, &"v".repeat(100));
+    }
+    partition.close().expect("closed");
+    let first = storage.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "log"));
+    let first = first.expect("there are segments");
+    let bytes = storage.bytes_of(&first).expect("there");
+    let (mut at, mut last) = (0, 0);
+    while at < bytes.len() {
+        last = at;
+        at += usize::try_from(BatchHeader::parse(&bytes[at..]).expect("sound").size()).expect("small");
+    }
+    storage.set_bytes(&first, &bytes[..last]).expect("its last batch is lost");
+    let partition = open(&storage, config());
+    assert!(matches!(everything(&partition), Err(Error::Corrupt { .. })));
+}
+
+/// What a call refuses it refuses as a whole: an empty log was begun anew elsewhere, and the batches before the one
+/// that was wrong were taken.
+#[test]
+fn a_refused_call_changes_nothing() {
+    let too_large = [replica(3, "a", 0), replica(4, &"x".repeat(2_000), 0)].concat();
+    let falling = [replica(3, "a", 5), replica(4, "b", 3)].concat();
+    for (bytes, at) in [(too_large, None), (falling, Some(replica(3, "a", 5).len() as u64))] {
+        let partition = open(&MemoryStorage::new(1), config());
+        append_replica(&partition, &replica(9, "gone", 0)).expect("stored");
+        partition.trim_before(Offset(10)).expect("trimmed");
+        let error = append_replica(&partition, &bytes).expect_err("one is wrong");
+        assert_eq!(error.kind(), ErrorKind::Fix, "{error}");
+        if let (Some(at), Error::InvalidBatch { position, .. }) = (at, &error) {
+            assert_eq!(*position, at);
+        }
+        assert_eq!((partition.start(), partition.end()), (Offset(10), Offset(10)), "{error}");
+        let longer = [&bytes[..], &replica(11, "behind", 9)].concat();
+        append_replica(&partition, &longer).expect_err("as before");
+        assert_eq!((partition.start(), partition.end()), (Offset(10), Offset(10)), "{error}");
+    }
+}
+
+/// An epoch that was begun and has no record gives way to the records of an earlier one; where the log's end lay behind
+/// a gap it did not, and the copy took no batch any more.
+#[test]
+fn an_epoch_without_a_record_gives_way_behind_a_gap() {
+    let by_host = || config().commits(Commits::ByHost);
+    let partition = open(&MemoryStorage::new(1), by_host());
+    append(&partition, 4, "v");
+    partition.begin_epoch(LeaderEpoch(5)).expect("later");
+    append_replica(&partition, &replica(20 + (1 << 32), "x", 6)).expect("stored");
+    let end = Offset(20 + (1 << 32));
+    assert_eq!(partition.truncate_from(end, taffrail::Force::Yes).expect("truncated"), end);
+    append_replica(&partition, &replica(end.0, "y", 3)).expect("no record of a later epoch is there");
+    assert_eq!(partition.epoch_end(LeaderEpoch(3)), Some((LeaderEpoch(3), end.plus(1))));
+    assert_eq!(partition.epoch_end(LeaderEpoch(0)), Some((LeaderEpoch(0), end)));
+    assert_eq!(partition.leader_epoch(), LeaderEpoch(6), "its number was given");
+}
