@@ -91,3 +91,38 @@ fn an_epoch_without_a_record_gives_way_behind_a_gap() {
     assert_eq!(partition.epoch_end(LeaderEpoch(0)), Some((LeaderEpoch(0), end)));
     assert_eq!(partition.leader_epoch(), LeaderEpoch(6), "its number was given");
 }
+
+/// A read went on behind a gap, beyond the high watermark; records that came to stand there later were never read.
+#[test]
+fn a_reader_does_not_go_beyond_the_high_watermark() {
+    let partition = open(&MemoryStorage::new(1), config().commits(Commits::ByHost));
+    append(&partition, 6, &"v".repeat(100));
+    append_replica(&partition, &replica(9, &"x".repeat(1_400), 0)).expect("stored in the next segment");
+    partition.commit_to(Offset(6)).expect("committed");
+    let (mut seen, mut at) = wal::read_from(&partition, Offset(0), UpTo::HighWatermark).expect("readable");
+    assert_eq!(at, Offset(6));
+    partition.truncate_from(Offset(6), taffrail::Force::No).expect("nothing of it was committed");
+    for base in 6..12 {
+        append_replica(&partition, &replica(base, "n", 1)).expect("stored");
+        partition.commit_to(Offset(base + 1)).expect("committed");
+        let (more, next) = wal::read_from(&partition, at, UpTo::HighWatermark).expect("readable");
+        seen.extend(more);
+        at = next;
+    }
+    assert_eq!(seen.iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
+}
+
+/// The same where the records behind the gap are not synced yet, and for one step of a reader that stands in the gap.
+#[test]
+fn a_reader_stands_at_the_high_watermark() {
+    let partition = open(&MemoryStorage::new(1), config());
+    append(&partition, 8, &"v".repeat(100));
+    drop(partition.append_replica(&replica(14, &"x".repeat(1_400), 0), LeaderEpoch(0)).expect("appended"));
+    for from in [0, 8] {
+        let fetched = partition.read(Offset(from), ReadOptions::new()).expect("readable");
+        assert_eq!((fetched.next_offset(), partition.high_watermark()), (Offset(8), Offset(8)));
+    }
+    partition.sync().expect("synced");
+    let fetched = partition.read(Offset(8), ReadOptions::new()).expect("readable");
+    assert_eq!((fetched.is_empty(), fetched.next_offset()), (false, Offset(15)));
+}
