@@ -126,3 +126,19 @@ fn a_reader_stands_at_the_high_watermark() {
     let fetched = partition.read(Offset(8), ReadOptions::new()).expect("readable");
     assert_eq!((fetched.is_empty(), fetched.next_offset()), (false, Offset(15)));
 }
+
+/// `maintain` had nothing to remove and moved the start of the log all the same: over a gap, past a hold, above the
+/// high watermark. So did a trim.
+#[test]
+fn what_removes_nothing_moves_no_start() {
+    let partition = open(&MemoryStorage::new(1), config().commits(Commits::ByHost));
+    append_replica(&partition, &replica(5_000_000_000, "x", 0)).expect("stored");
+    let hold = partition.hold(Offset(0)).expect("in the log");
+    assert!(partition.maintain(wal::late()).expect("due").removed.is_empty());
+    assert!(partition.remove_while(|_| true).expect("held").is_empty());
+    assert_eq!((partition.start(), partition.high_watermark()), (Offset(0), Offset(0)));
+    drop(hold);
+    partition.commit_to(Offset(7)).expect("in the log");
+    assert_eq!(partition.trim_before(Offset(3)).expect("committed"), Offset(3));
+    assert_eq!(partition.high_watermark(), Offset(7));
+}
