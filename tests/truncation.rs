@@ -68,3 +68,41 @@ fn into_a_gap_the_high_watermark_does_not_go_back() {
     assert_eq!((partition.high_watermark(), partition.end()), (Offset(16), Offset(20)));
     assert_eq!(offsets(&partition).expect("readable"), [0, 1, 2, 3, 19]);
 }
+
+/// Records that nobody waited for, and that a truncation kept, were never synced: they stayed invisible for ever.
+#[test]
+fn what_is_kept_becomes_visible() {
+    let storage = MemoryStorage::new(1);
+    let partition = open(&storage, config());
+    append(&partition, 1, "a");
+    append_unsynced(&partition, 1, "b");
+    append_unsynced(&partition, 1, "c");
+    partition.truncate_from(Offset(2), Force::No).expect("not stored yet");
+    assert_eq!((partition.high_watermark(), partition.synced_end()), (Offset(2), Offset(2)));
+    let options = ReadOptions::new().max_wait(Duration::from_secs(60));
+    assert!(!partition.read(Offset(1), options).expect("readable").is_empty());
+    assert_eq!(open(&storage.crash(1), config()).end(), Offset(2), "the cut has synced it");
+}
+
+/// The same where segments before the cut one wait for their sync, in a partition that has become a synced one.
+#[test]
+fn what_is_kept_becomes_visible_in_more_than_one_segment() {
+    for seed in 0..20 {
+        let storage = MemoryStorage::new(seed);
+        let partition = open(&storage, config().durability(Durability::Os));
+        append(&partition, 2, "a");
+        partition.roll().expect("rolled");
+        append(&partition, 2, "b");
+        assert_eq!(partition.truncate_from(Offset(2), Force::Yes).expect("truncated"), Offset(2));
+        assert_eq!(partition.synced_end(), Offset(0), "the first segment is not synced");
+        append(&partition, 2, "b");
+        partition.set_config(config()).expect("it becomes a synced one");
+        append_unsynced(&partition, 1, "c");
+        append_unsynced(&partition, 1, "d");
+        partition.truncate_from(Offset(5), Force::No).expect("not stored yet");
+        assert_eq!(partition.high_watermark(), Offset(5));
+        partition.maintain(late()).expect("nothing is due");
+        let partition = open(&storage.crash(seed), config());
+        assert_eq!(offsets(&partition).expect("readable"), [0, 1, 2, 3, 4], "seed {seed}");
+    }
+}

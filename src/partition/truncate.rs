@@ -180,7 +180,22 @@ impl Inner {
             view.epochs = epochs;
             view.log_start = view.log_start.min(to);
         }));
-        self.stored(self.picture.high_watermark());
+        self.settle_kept(writer, to)
+    }
+
+    /// The segment that was cut is synced. A synced partition syncs what is kept before it too, for nobody may be left who
+    /// asks for it; so what is kept is stored.
+    fn settle_kept(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        if self.is_synced() {
+            for segment in writer.unsynced.drain(..) {
+                segment.sync()?;
+            }
+        }
+        if writer.unsynced.is_empty() {
+            writer.directory_dirty = false;
+            self.sync.raise(to.0);
+        }
+        self.stored(if self.is_synced() { to } else { self.picture.high_watermark() });
         Ok(())
     }
 }
