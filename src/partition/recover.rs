@@ -99,6 +99,7 @@ pub(super) struct Loaded {
     pub(super) history: History,
     pub(super) transactions: Transactions,
     pub(super) synced: Offset,
+    /// Sealed segments whose bytes may not all be synced.
     pub(super) unsynced: Vec<Arc<SegmentReader>>,
     pub(super) recovery: Recovery,
 }
@@ -445,7 +446,8 @@ impl Loader<'_> {
     ) -> Result<Loaded> {
         let Work { mut segments, log_start, contiguous, epochs, history, transactions, recovery, .. } = work;
         let readers: Vec<_> = segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
-        let unsynced = if synced < end { readers.iter().skip(from.0).cloned().collect() } else { Vec::new() };
+        let sealed = readers.iter().take(readers.len().saturating_sub(1));
+        let unsynced = if synced < end { sealed.skip(from.0).cloned().collect() } else { Vec::new() };
         let active = segments.pop().ok_or(Error::Closed)?;
         let high_watermark = match self.config.commits {
             Commits::WhenStored => end,
