@@ -70,6 +70,35 @@ fn a_segment_that_grows_during_a_sync_is_synced_again() {
     }
 }
 
+/// A segment was begun, and then the partition reopened, or opened after a kill: the segment's name was never synced,
+/// and a loss of power took the whole file, with records that a sync had acknowledged.
+#[test]
+fn the_name_of_a_new_segment_is_synced_after_a_reopen_and_a_kill() {
+    for (by_host, reopens) in [(true, true), (true, false), (false, true), (false, false)] {
+        for seed in 0..60 {
+            let config = || if by_host { os().commits(Commits::ByHost) } else { os() };
+            let storage = MemoryStorage::new(seed);
+            let partition = open(&storage, config());
+            append(&partition, 3, "v");
+            partition.close().expect("closed");
+            let partition = open(&storage, config());
+            partition.roll().expect("rolled");
+            let (storage, partition) = if reopens {
+                partition.reopen().expect("reopened");
+                (storage, partition)
+            } else {
+                let killed = storage.kill();
+                let partition = open(&killed, config());
+                (killed, partition)
+            };
+            append(&partition, 1, "acknowledged");
+            partition.sync().expect("synced");
+            let end = open(&storage.crash(seed), config()).end();
+            assert_eq!(end, Offset(4), "by host {by_host}, reopened {reopens}, seed {seed}");
+        }
+    }
+}
+
 /// An append that failed had left an empty segment behind a gap, and the upkeep called everything below it synced: what
 /// came before it was in no later sync.
 #[test]
