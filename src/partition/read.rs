@@ -356,9 +356,6 @@ fn read_view(view: &View, marks: Marks, offset: Offset, options: ReadOptions) ->
     while let Some(segment) = view.segments.get(index).filter(|_| fetched.next < bound) {
         let read = segment.read(fetched.next, options.max_bytes, &bounds(view, index, bound))?;
         fetched.next = read.next.max(fetched.next);
-        if read.batches.is_empty() {
-            fetched.next = fetched.next.min(bound);
-        }
         if !read.batches.is_empty() {
             fetched.batches = read.batches;
             fetched.segment = Some(Arc::clone(segment));

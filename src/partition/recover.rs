@@ -99,7 +99,10 @@ pub(super) struct Loaded {
     pub(super) history: History,
     pub(super) transactions: Transactions,
     pub(super) synced: Offset,
+    /// Sealed segments whose bytes may not all be synced.
     pub(super) unsynced: Vec<Arc<SegmentReader>>,
+    /// Whether names in the directory may not be synced.
+    pub(super) directory_dirty: bool,
     pub(super) recovery: Recovery,
 }
 
@@ -445,7 +448,10 @@ impl Loader<'_> {
     ) -> Result<Loaded> {
         let Work { mut segments, log_start, contiguous, epochs, history, transactions, recovery, .. } = work;
         let readers: Vec<_> = segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
-        let unsynced = if synced < end { readers.iter().skip(from.0).cloned().collect() } else { Vec::new() };
+        let sealed = readers.iter().take(readers.len().saturating_sub(1));
+        let unsynced = if synced < end { sealed.skip(from.0).cloned().collect() } else { Vec::new() };
+        // What the last process had created or renamed: a clean end has synced it, and settling a synced partition.
+        let directory_dirty = !recovery.clean && self.config.durability == Durability::Os;
         let active = segments.pop().ok_or(Error::Closed)?;
         let high_watermark = match self.config.commits {
             Commits::WhenStored => end,
@@ -457,7 +463,19 @@ impl Loader<'_> {
         let marks = Marks { end, high_watermark, last_stable };
         let epoch = epochs.latest().unwrap_or_default();
         trace::info(&self.home.directory, || format!("open from offset {log_start} to {end}: {recovery:?}"));
-        Ok(Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery })
+        Ok(Loaded {
+            active,
+            view,
+            marks,
+            epochs,
+            epoch,
+            history,
+            transactions,
+            synced,
+            unsynced,
+            directory_dirty,
+            recovery,
+        })
     }
 }
 

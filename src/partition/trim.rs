@@ -221,7 +221,8 @@ impl Inner {
     }
 
     /// Takes as many segments as there are reasons from the front. The log starts at `start`, or where the first
-    /// segment that stays begins, whichever is later.
+    /// segment that stays begins, whichever is later; where none goes, at `start`: a gap before the first segment is
+    /// still to be passed by the high watermark.
     fn remove_segments(&self, writer: &mut Writer, reasons: &[RemovalReason], start: Offset) -> Result<Vec<Removed>> {
         let summaries = self.summaries();
         if reasons.len() == summaries.len() {
@@ -229,11 +230,11 @@ impl Inner {
         }
         let view = self.picture.view();
         let gone: Vec<_> = view.segments.iter().take(reasons.len()).cloned().collect();
-        let first_base = view.segments.get(reasons.len()).map_or(start, |segment| segment.base_offset());
-        let start = start.max(first_base);
-        if start == view.log_start && gone.is_empty() {
+        if gone.is_empty() && start <= view.log_start {
             return Ok(Vec::new());
         }
+        let first_kept = view.segments.get(gone.len()).filter(|_| !gone.is_empty());
+        let start = first_kept.map_or(start, |segment| start.max(segment.base_offset()));
         let mut epochs = writer.epochs.clone();
         epochs.truncate_from_start(start);
         let noted = self.home.write(Mark::LogStart, start).and_then(|()| self.home.write_epochs(epochs.entries()));

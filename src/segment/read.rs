@@ -56,13 +56,13 @@ impl ReadBounds<'_> {
         self.contiguous && found.end_of_segment && self.next_base.is_some_and(|next| found.next < next)
     }
 
-    /// The end of a segment is where the next one begins, unless offsets are missing before that: then the next
-    /// read says so.
+    /// The end of a segment is where the next one begins, as far as the reader may go, unless offsets are missing before
+    /// that: then the next read says so. Nothing is known yet of what will stand in a gap beyond.
     fn complete(&self, mut found: SegmentBatches) -> SegmentBatches {
         if self.has_hole_at(&found) {
             found.end_of_segment = false;
         } else if let Some(next) = self.next_base.filter(|_| found.end_of_segment) {
-            found.next = found.next.max(next);
+            found.next = found.next.max(next.min(self.up_to));
         }
         found
     }
@@ -117,7 +117,7 @@ impl SegmentReader {
     #[cold]
     fn read_carefully(&self, wanted: &Wanted<'_>, bounds: &ReadBounds<'_>) -> Result<SegmentBatches> {
         let Some(located) = self.locate(wanted.from, bounds)? else {
-            let next = bounds.next_base.unwrap_or(wanted.from).max(wanted.from);
+            let next = bounds.next_base.unwrap_or(wanted.from).min(bounds.up_to).max(wanted.from);
             return Ok(SegmentBatches { next, end_of_segment: true, ..SegmentBatches::default() });
         };
         let due = Due { offset: located.header.base_offset(), exact: true };

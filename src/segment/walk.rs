@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::ReadBounds;
 use super::files::Kind;
 use super::reader::{Picture, SegmentReader};
 use super::rules::Rules;
@@ -47,6 +48,20 @@ impl Segment {
 }
 
 impl SegmentReader {
+    /// The offset behind the last batch that ends at or below `offset`; the segment's base where there is none. What is
+    /// damaged is passed over, as by a cut.
+    pub(crate) fn end_before(&self, offset: Offset) -> Result<Offset> {
+        let position = match self.position_of(offset, &ReadBounds::default()) {
+            Ok(Some(position)) | Err(Error::Corrupt { position, .. } | Error::LegacyFormat { position, .. }) => {
+                position
+            }
+            Ok(None) => self.size(),
+            Err(error) => return Err(error),
+        };
+        let rules = Rules::bare(self.base);
+        self.end_at(position, &*self.offsets(&rules)?, &rules)
+    }
+
     /// The position of the last indexed batch that ends at or below `offset`; 0 where there is none.
     pub(crate) fn indexed_position(&self, offset: Offset) -> Result<u64> {
         if offset <= self.base {
