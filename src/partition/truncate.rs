@@ -33,7 +33,9 @@ pub enum Force {
 
 impl Partition {
     /// Removes the records at `offset` and above, by whole batches: the batch that holds `offset` goes too. Answers
-    /// the end afterwards, which is durable. An offset at or beyond the end changes nothing.
+    /// the end afterwards, which is durable. An offset at or beyond the end changes nothing. Where the batch that holds
+    /// `offset` is damaged, the log ends with the last sound batch before the damage: so a log is cut at what
+    /// [`Error::Corrupt`] names, and what was there is appended again from a copy.
     ///
     /// # Errors
     /// [`Error::BelowHighWatermark`] where readers may have seen what would go, unless it is forced; [`Error::Io`]:
@@ -63,13 +65,17 @@ impl Partition {
 }
 
 impl Inner {
-    /// Where the batch that holds `offset` begins; an offset below the log begins everything anew there.
+    /// Where the batch that holds `offset` begins; where that is damaged, the end of the last sound batch before it. An
+    /// offset below the log begins everything anew there.
     fn batch_boundary(&self, view: &View, offset: Offset) -> Result<Offset> {
         let index = view.segment_of(offset);
         let Some(segment) = view.segments.get(index) else { return Ok(offset) };
         let limit = bounds(view, index, self.picture.end());
-        let batch = segment.batch_at(offset, &limit)?;
-        Ok(batch.map_or(offset, |batch| batch.base_offset().min(offset)))
+        match segment.batch_at(offset, &limit) {
+            Ok(batch) => Ok(batch.map_or(offset, |batch| batch.base_offset().min(offset))),
+            Err(Error::Corrupt { .. }) => Ok(segment.sound_end(offset)?.max(view.log_start.min(offset))),
+            Err(error) => Err(error),
+        }
     }
 
     /// The log ends at `to` from now on.
