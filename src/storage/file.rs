@@ -157,7 +157,9 @@ impl Storage for FileStorage {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::hard_link(from, to)
+        // Of a symbolic link the file that it leads to is meant: a second name of the link itself would show whatever
+        // stands under the first name later.
+        fs::hard_link(fs::canonicalize(from)?, to)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
