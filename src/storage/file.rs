@@ -166,7 +166,13 @@ impl Storage for FileStorage {
         let mut entries = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            let metadata = match fs::metadata(entry.path()) {
+            let (is_directory, len) = match fs::metadata(entry.path()) {
+                Ok(metadata) if metadata.is_dir() => (true, 0),
+                Ok(metadata) => (false, metadata.len()),
+                // What cannot be looked at (a link that leads nowhere, or to where this process may not go) is there
+                // all the same: whoever needs it opens it, and is told then. To leave it out would be to say that a
+                // segment on a disk that is not mounted does not exist.
+                Err(_) if fs::symlink_metadata(entry.path()).is_ok() => (false, 0),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // removed meanwhile
                 outcome => outcome?,
             };
