@@ -37,7 +37,9 @@ pub enum Force {
 impl Partition {
     /// Removes the records at `offset` and above, by whole batches: the batch that holds `offset` goes too. Answers
     /// the end afterwards, which is durable: behind the last record that is left, so below `offset` where that lies in a
-    /// gap. An offset at or beyond the end changes nothing.
+    /// gap. An offset at or beyond the end changes nothing. Where the batch that holds `offset` is damaged, the log ends
+    /// with the last sound batch before the damage: so a log is cut at what [`Error::Corrupt`] names, and what was there
+    /// is appended again from a copy.
     ///
     /// # Errors
     /// [`Error::BelowHighWatermark`] where the log would end below the high watermark, unless it is forced: readers may
@@ -68,16 +70,19 @@ impl Partition {
 }
 
 impl Inner {
-    /// Where the log ends once it is cut at the batch that holds `offset`: behind the record before. An offset below the
-    /// log begins everything anew there.
+    /// Where the log ends once it is cut at the batch that holds `offset`: behind the record before; where the batch is
+    /// damaged, behind the last sound one before it. An offset below the log begins everything anew there.
     fn end_of_cut(&self, view: &View, offset: Offset) -> Result<Offset> {
         let index = view.segment_of(offset);
         let Some(segment) = view.segments.get(index).filter(|segment| segment.base_offset() <= offset) else {
             return Ok(offset);
         };
         let limit = bounds(view, index, self.picture.end());
-        let batch = segment.batch_at(offset, &limit)?;
-        segment.end_before(batch.map_or(offset, |batch| batch.base_offset().min(offset)))
+        match segment.batch_at(offset, &limit) {
+            Ok(batch) => segment.end_before(batch.map_or(offset, |batch| batch.base_offset().min(offset))),
+            Err(Error::Corrupt { .. }) => Ok(segment.sound_end(offset)?.max(view.log_start.min(offset))),
+            Err(error) => Err(error),
+        }
     }
 
     /// The log ends at `to`, where a record ended or a segment begins, from now on.

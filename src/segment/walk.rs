@@ -13,7 +13,7 @@ use super::rules::Rules;
 use super::scan::{Cursor, resync};
 use super::writer::Segment;
 use crate::error::{Error, Result};
-use crate::record::batch::BatchHeader;
+use crate::record::batch::{BatchHeader, verify_checksum};
 use crate::storage::Storage;
 use crate::types::Offset;
 
@@ -108,6 +108,17 @@ impl SegmentReader {
             at += header.size();
         }
         Ok(())
+    }
+
+    /// Where the last sound batch ends that ends at `offset` or before it; the base where there is none.
+    pub(crate) fn sound_end(&self, offset: Offset) -> Result<Offset> {
+        let mut end = self.base;
+        self.for_each_batch(self.base, offset, &mut |header, bytes| {
+            if header.next_offset() <= offset && verify_checksum(bytes, header).is_ok() {
+                end = end.max(header.next_offset());
+            }
+        })?;
+        Ok(end)
     }
 
     /// Copies bytes of the `.log` to a new file, and syncs it.
