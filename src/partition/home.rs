@@ -12,6 +12,7 @@
 //!               replication-offset-checkpoint   FORMATS 12, one entry each
 //!   <topic>-<n>/leader-epoch-checkpoint, partition.metadata
 //!   <topic>-<n>/history.taffrail                what the records themselves do not tell (below)
+//!   <topic>-<n>/export-unfinished.taffrail      an export is under way, or was interrupted: no open takes the directory
 //! ```
 //!
 //! In a log the checkpoints are the log's ([`Books`]), and so are the lock and the marker. What a partition that was once
@@ -48,6 +49,9 @@ const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const EPOCHS: &str = "leader-epoch-checkpoint";
 const METADATA: &str = "partition.metadata";
 const HISTORY: &str = "history.taffrail";
+/// Stands in the directory of an export until everything else is there, durably.
+const EXPORT: &str = "export-unfinished.taffrail";
+const EXPORT_VERSION: u16 = 1;
 const HISTORY_VERSION: u16 = 1;
 /// More than this release writes, so that a later version is recognised as one.
 const HISTORY_BYTES_MAX: u64 = 4096;
@@ -189,6 +193,25 @@ impl Home {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
             _ => Ok(()),
         }
+    }
+
+    /// From here until [`Self::end_export`] nobody opens the directory.
+    pub(super) fn begin_export(&self) -> Result<()> {
+        checkpoint::write_own(&*self.storage, &self.path(EXPORT), EXPORT_VERSION, &[])
+    }
+
+    /// Everything is there, durably.
+    pub(super) fn end_export(&self) -> Result<()> {
+        self.remove(EXPORT)?;
+        self.sync_directory()
+    }
+
+    /// Refuses a directory whose export was not finished.
+    pub(super) fn check_exported(&self, entries: &[Entry]) -> Result<()> {
+        if entries.iter().any(|entry| entry.name == EXPORT) {
+            return Err(Error::UnfinishedExport { path: self.directory.clone() });
+        }
+        Ok(())
     }
 
     /// Producer snapshots of what is gone say nothing of what will stand there.

@@ -145,6 +145,7 @@ impl Loader<'_> {
     /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths.
     fn resolve_names(&self) -> Result<Vec<(Offset, u64)>> {
         let entries = self.home.list()?;
+        self.home.check_exported(&entries)?;
         let mut changed = self.remove_leftovers(&entries)?;
         changed |= self.swap_in(&entries)?;
         let entries = if changed { self.home.list()? } else { entries };

@@ -110,6 +110,7 @@ impl Inner {
 
     /// The log ends at `to`, where a record ended or a segment begins, from now on.
     fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
+        writer.rewinds += 1;
         let epochs = self.epochs_after(writer, to);
         self.note_epoch(writer, &epochs)?;
         self.home.write(Mark::RecoveryPoint, self.recovery_point().min(to))?;
