@@ -158,8 +158,10 @@ struct Writer {
     segment_config: SegmentConfig,
     active: Segment,
     epochs: Epochs,
-    /// The epoch that the next batch of a client gets.
+    /// The epoch that the next batch of a client gets: the highest that was ever begun.
     epoch: LeaderEpoch,
+    /// Counts truncations and reopens: what was looked at before one is not the log any more.
+    rewinds: u64,
     history: History,
     /// Sealed segments whose bytes may not all be synced.
     unsynced: Vec<Arc<SegmentReader>>,

@@ -142,6 +142,7 @@ impl PartitionBuilder {
             active,
             epochs,
             epoch,
+            rewinds: 0,
             history,
             directory_dirty,
             unsynced,
@@ -231,6 +232,7 @@ impl Partition {
             directory_dirty,
             recovery,
         } = loaded;
+        writer.rewinds += 1;
         writer.active = active;
         writer.epochs = epochs;
         writer.epoch = epoch;

@@ -145,6 +145,7 @@ impl Loader<'_> {
     /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths.
     fn resolve_names(&self) -> Result<Vec<(Offset, u64)>> {
         let entries = self.home.list()?;
+        self.home.check_exported(&entries)?;
         let mut changed = self.remove_leftovers(&entries)?;
         changed |= self.swap_in(&entries)?;
         let entries = if changed { self.home.list()? } else { entries };
@@ -420,19 +421,24 @@ impl Loader<'_> {
         let before = work.epochs.entries().to_vec();
         // An epoch whose records are lost was begun all the same: readers may know it, so its number is not given
         // to other records. One that began exactly here has no record yet and stays.
-        let begun = work.epochs.latest();
+        let begun = work.epochs.latest().max(work.history.epoch);
         work.epochs.truncate_from_end(end.plus(1));
         work.epochs.truncate_from_start(work.log_start);
         let decides = self.config.commits == Commits::WhenStored;
         let next = match begun {
             None => Some(LeaderEpoch(0)),
             Some(LeaderEpoch(latest)) if decides && !work.recovery.clean => latest.checked_add(1).map(LeaderEpoch),
-            Some(latest) if work.epochs.latest().is_none() => Some(latest),
+            Some(latest) if decides && work.epochs.latest().is_none() => Some(latest),
             Some(_) => None,
         };
         if let Some(epoch) = next {
             work.epochs.assign(epoch, end);
             work.recovery.epoch_begun = Some(epoch).filter(|_| !work.recovery.clean);
+        }
+        let is_noted = work.epochs.latest() >= begun || work.history.epoch >= begun;
+        if !is_noted {
+            work.history.epoch = begun;
+            self.home.write_history(work.history)?;
         }
         if work.epochs.entries() == before { Ok(()) } else { self.home.write_epochs(work.epochs.entries()) }
     }
@@ -460,7 +466,7 @@ impl Loader<'_> {
         let last_stable = transactions.last_stable(high_watermark).max(log_start);
         let view = View { segments: readers, log_start, epochs: epochs.entries().to_vec(), contiguous };
         let marks = Marks { end, high_watermark, last_stable };
-        let epoch = epochs.latest().unwrap_or_default();
+        let epoch = epochs.latest().max(history.epoch).unwrap_or_default();
         trace::info(&self.home.directory, || format!("open from offset {log_start} to {end}: {recovery:?}"));
         Ok(Loaded {
             active,
