@@ -82,7 +82,7 @@ impl Inner {
         target.write(Mark::LogStart, view.log_start)?;
         target.write(Mark::HighWatermark, self.picture.high_watermark().min(end))?;
         target.write(Mark::RecoveryPoint, end)?;
-        if let Some(id) = self.home.read_topic_id()? {
+        if let Some(id) = self.home.sound_topic_id()? {
             target.write_topic_id(id)?;
         }
         target.sync_directory()?;
