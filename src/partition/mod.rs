@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::clock::{Clock, Moment};
 use crate::config::{Commits, PartitionConfig};
-use crate::epochs::Epochs;
+use crate::epochs::{Epochs, end_offset_for};
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentConfig, SegmentReader};
 use crate::sync::{Event, Mutex, SharedSync};
@@ -235,8 +235,8 @@ impl Partition {
     #[doc(alias = "OffsetForLeaderEpoch")]
     #[must_use]
     pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        let writer = self.inner.writer.lock();
-        writer.epochs.end_offset_for(epoch, self.inner.picture.end())
+        let (view, marks) = self.inner.picture.load();
+        end_offset_for(&view.epochs, epoch, marks.end)
     }
 
     /// What the last open or reopen found and did.
