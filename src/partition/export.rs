@@ -115,7 +115,7 @@ impl Inner {
         target.write(Mark::LogStart, source.view.log_start)?;
         target.write(Mark::HighWatermark, source.high_watermark)?;
         target.write(Mark::RecoveryPoint, source.end)?;
-        if let Some(id) = self.home.read_topic_id()? {
+        if let Some(id) = self.home.sound_topic_id()? {
             target.write_topic_id(id)?;
         }
         target.sync_directory()?;

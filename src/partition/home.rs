@@ -330,6 +330,17 @@ impl Home {
         partition_metadata::read(&*self.storage, &self.path(METADATA))
     }
 
+    /// The same for a copy, which can do without: `None` also where the file is damaged.
+    pub(super) fn sound_topic_id(&self) -> Result<Option<[u8; 16]>> {
+        match self.read_topic_id() {
+            Err(error @ (Error::CorruptFile { .. } | Error::UnsupportedVersion { .. })) => {
+                trace::warn(&self.directory, || format!("is copied without its topic's id: {error}"));
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
     /// Makes sure that the directory is the topic's.
     pub(super) fn settle_topic_id(&self, id: TopicId) -> Result<()> {
         match self.read_topic_id()? {

@@ -146,7 +146,7 @@ impl PartitionBuilder {
             history,
             directory_dirty,
             unsynced,
-            retired: Vec::new(),
+            unretired: Vec::new(),
             retired_count: 0,
             last_checkpoint: now,
             idle: (marks.end, now),
@@ -169,6 +169,7 @@ impl PartitionBuilder {
             health: AtomicU8::new(Health::Open as u8),
             poison: Mutex::new(None),
             holds: Arc::new(Holds::new()),
+            retired: Mutex::new(Vec::new()),
             recovery: Mutex::new(Arc::new(recovery)),
         };
         inner.stored(marks.high_watermark);
@@ -239,6 +240,7 @@ impl Partition {
         writer.history = history;
         writer.directory_dirty = directory_dirty;
         writer.unsynced = unsynced;
+        writer.unretired.clear(); // the loader has removed them
         writer.index_dropped = false;
         *inner.transactions.lock() = transactions;
         inner.transactional.store(history.transactions, Ordering::Release);
