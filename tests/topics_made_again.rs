@@ -1,13 +1,24 @@
 //! Calls about topics that are there, or were: what they answer, and what a crash leaves of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use taffrail::{Clock, Error, Log, ManualClock, MemoryStorage, Timestamp, TopicConfig};
+use taffrail::{
+    Acks, Clock, Durability, Error, Log, ManualClock, MemoryStorage, Offset, Record, Timestamp, TopicConfig,
+};
 
 fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Log {
     let clock: Arc<dyn Clock> = Arc::clone(clock) as _;
     let builder = Log::builder("data").storage(storage.shared()).clock(clock);
     builder.background(false).open().expect("it opens")
+}
+
+fn send(log: &Log, count: u64) {
+    let producer = log.producer().acks(Acks::All).open().expect("it opens");
+    for number in 0..count {
+        let sent = producer.send("orders", Record::new(&number.to_string())).expect("it is taken");
+        assert_eq!(sent.wait().expect("it is stored").offset, Offset(number));
+    }
 }
 
 /// The catalogue answered only when it had something to write, so that a call which changes nothing never returned.
@@ -22,4 +33,31 @@ fn what_changes_nothing_is_answered() {
     assert!(matches!(log.delete_topic("bills"), Err(Error::UnknownTopic { .. })));
     log.set_topic_config("orders", config()).expect("it is so already");
     assert_eq!(log.describe_topic("orders").expect("it is there").id, id);
+}
+
+/// The log start of a deleted topic stood in the checkpoint file until the next save, five seconds later. A topic that
+/// was made under the same name meanwhile was, after a crash, taken to begin there, and lost its records.
+#[test]
+fn a_topic_made_again_keeps_its_records_over_a_kill() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let clock = Arc::new(ManualClock::at(Timestamp(0)));
+        let storage = MemoryStorage::new(1);
+        let log = open(&storage, &clock);
+        let config = TopicConfig::new().durability(durability);
+        log.create_topic("orders", config.clone()).expect("it is made");
+        send(&log, 20);
+        let start = log.partition("orders", 0).expect("it is there").delete_records(Some(Offset(16)));
+        assert_eq!(start.expect("they go"), Offset(16));
+        clock.advance(Duration::from_secs(10));
+        log.tick();
+
+        log.delete_topic("orders").expect("it goes");
+        log.create_topic("orders", config).expect("it is made again");
+        send(&log, 8);
+        let survivor = storage.kill();
+        drop(log);
+        let log = open(&survivor, &clock);
+        let partition = log.partition("orders", 0).expect("it is there");
+        assert_eq!((partition.start(), partition.end()), (Offset(0), Offset(8)), "{durability:?}");
+    }
 }
