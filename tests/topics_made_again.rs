@@ -61,3 +61,36 @@ fn a_topic_made_again_keeps_its_records_over_a_kill() {
         assert_eq!((partition.start(), partition.end()), (Offset(0), Offset(8)), "{durability:?}");
     }
 }
+
+/// A topic whose removal a crash had cut short was taken for one that somebody had copied in: the log did not open any
+/// more, or had the topic again.
+#[test]
+fn a_removal_that_was_cut_short_is_gone_on_with() {
+    let clock = Arc::new(ManualClock::at(Timestamp(0)));
+    let operations = |cut: Option<u64>| {
+        let storage = MemoryStorage::new(1);
+        let log = open(&storage, &clock);
+        log.create_topic("orders", TopicConfig::new().partitions(2)).expect("it is made");
+        send(&log, 1);
+        let before = storage.operations();
+        if let Some(cut) = cut {
+            storage.crash_at(before + cut);
+        }
+        let deleted = log.delete_topic("orders");
+        (storage, deleted.is_ok(), before)
+    };
+    let (whole, _, before) = operations(None);
+    let mut removed = 0;
+    for cut in 0..whole.operations() - before {
+        for seed in 0..4 {
+            let survivor = operations(Some(cut)).0.crash(seed);
+            let log = open(&survivor, &clock);
+            let there = log.describe_topic("orders");
+            assert!(there.as_ref().is_ok_and(|topic| !topic.adopted) || log.topics().is_empty(), "{cut}: {there:?}");
+            let left = survivor.paths().iter().any(|path| path.starts_with("data/orders-0"));
+            assert_eq!(left, there.is_ok(), "cut at operation {cut} (seed {seed})");
+            removed += u64::from(there.is_err());
+        }
+    }
+    assert!(removed > 0);
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::home::Home;
 use super::{Flusher, Node, Topic, Topics};
 use crate::config::PartitionConfig;
-use crate::controller::{Action, Command, Controller, TopicState};
+use crate::controller::{Action, Command, Controller, Removal, TopicState};
 use crate::error::{Error, Result};
 use crate::partition::{InLog, Partition};
 use crate::trace;
@@ -176,11 +176,15 @@ fn assemble(
     topics
 }
 
-/// Which partitions lie in the directory that the catalogue does not know.
+/// Which partitions lie in the directory that the catalogue does not know. It knows those of deleted topics, which are
+/// removed next.
 pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<super::home::Found>>> {
     let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for found in home.partitions()? {
-        if image.topic(&found.name.topic).is_none() {
+        let is_of = |(id, removal): (&TopicId, &Removal)| {
+            removal.name == found.name.topic && found.topic.is_none_or(|topic| topic == *id)
+        };
+        if image.topic(&found.name.topic).is_none() && !image.removing().iter().any(is_of) {
             unknown.entry(found.name.topic.clone()).or_default().push(found);
         }
     }
