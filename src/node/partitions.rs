@@ -55,6 +55,8 @@ impl Node {
                 topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
             }
             let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, id, number));
+            // A topic that gets the name must not find what the checkpoints say of this one.
+            let removed = removed.and_then(|()| self.books.save());
             let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
             if let Err(error) = noted {
                 trace::warn(&self.home.directory, || format!("topic {name} is not removed yet: {error}"));
@@ -80,7 +82,8 @@ impl Node {
         failures: &mut Failures,
     ) -> BTreeMap<String, Vec<Partition>> {
         let mut wanted = Vec::new();
-        for state in image.topics() {
+        // Where the topic of that name from before is not gone, this one waits.
+        for state in image.topics().filter(|state| !failures.contains_key(&state.name)) {
             let known = current.get(state.name.as_str()).filter(|known| known.id == state.id);
             let open = known.map_or(0, |known| known.partitions.len());
             let open = u32::try_from(open).unwrap_or(u32::MAX);
@@ -172,13 +175,11 @@ fn assemble(
     topics
 }
 
-/// Which partitions lie in the directory that the catalogue does not know.
-pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<super::home::Found>>> {
+/// Which partitions lie in the directory whose topics the catalogue does not know.
+pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<TopicPartition>>> {
     let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for found in home.partitions()? {
-        if image.topic(&found.name.topic).is_none() {
-            unknown.entry(found.name.topic.clone()).or_default().push(found);
-        }
+    for found in home.partitions()?.into_iter().filter(|found| image.topic(&found.topic).is_none()) {
+        unknown.entry(found.topic.clone()).or_default().push(found);
     }
     Ok(unknown)
 }
