@@ -444,7 +444,9 @@ fn kind_of(error: &io::Error) -> ErrorKind {
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
-        | io::ErrorKind::InvalidFilename => ErrorKind::Fix,
+        | io::ErrorKind::InvalidFilename
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::CrossesDevices => ErrorKind::Fix,
         _ if error.raw_os_error() == Some(ELOOP) => ErrorKind::Fix,
         _ => ErrorKind::Retry,
     }

@@ -332,9 +332,30 @@ pub(super) fn base_of(name: &str, suffix: &str) -> Option<Offset> {
     digits.parse::<u64>().ok().filter(|_| exact).map(Offset).filter(|base| *base <= Offset::MAX)
 }
 
-/// The number before the first dot.
-pub(super) fn number_of(name: &str) -> Option<Offset> {
-    let digits = name.split('.').next()?;
-    let exact = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse::<u64>().ok().filter(|_| exact).map(Offset)
+/// The base offset in the name of one of the files that begin with it: those of a segment, and a snapshot.
+pub(super) fn base_in(name: &str) -> Option<Offset> {
+    [".log", ".index", ".timeindex", ".txnindex", ".snapshot"].iter().find_map(|suffix| base_of(name, suffix))
+}
+
+/// Whether an interrupted process of Kafka's or of ours left a file of this name, which nobody needs.
+///
+/// ```text
+///   <base file>.deleted           Kafka's; so are <base file>.cleaned.deleted and <base file>.swap.deleted
+///   <base file>.<n>.deleted       a segment that left the view
+///   <base file>.copy.deleted      a copy that was to take the file's place
+///   <base file>.cleaned           what a cleaner had not finished
+///   <small file>.tmp              a small file that had not got its name
+/// ```
+pub(super) fn is_leftover(name: &str) -> bool {
+    if let Some(rest) = name.strip_suffix(".deleted") {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let known = |part: &str| matches!(part, "copy" | "cleaned" | "swap") || is_number(part);
+        return base_in(rest).is_some()
+            || rest.rsplit_once('.').is_some_and(|(file, part)| known(part) && base_in(file).is_some());
+    }
+    if let Some(rest) = name.strip_suffix(".tmp") {
+        return [CLEAN_MARKER, EPOCHS, METADATA, HISTORY].contains(&rest)
+            || Mark::ALL.iter().any(|mark| mark.file_name() == rest);
+    }
+    name.strip_suffix(".cleaned").is_some_and(|file| base_in(file).is_some())
 }

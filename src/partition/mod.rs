@@ -179,6 +179,9 @@ impl Partition {
     /// Opens the partition in `directory`, which is named as Kafka names it (`orders-0`); creates it where it is
     /// missing, recovers it where it was not closed.
     ///
+    /// A parent directory that this process may pass through and not read cannot be synced by it. That is no error: whoever
+    /// owns it answers for it that the name of a new partition in it survives a loss of power.
+    ///
     /// # Errors
     /// [`Error::Locked`] where another handle has it open, [`Error::InvalidConfig`], [`Error::InvalidName`],
     /// [`Error::Io`].

@@ -120,7 +120,19 @@ impl PartitionBuilder {
         }
         .load()?;
         let now = self.clock.monotonic();
-        let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        let Loaded {
+            active,
+            view,
+            marks,
+            epochs,
+            epoch,
+            history,
+            transactions,
+            synced,
+            unsynced,
+            directory_dirty,
+            recovery,
+        } = loaded;
         let settings = Settings::new(&self.config);
         let commits = self.config.commits;
         let writer = Writer {
@@ -130,7 +142,7 @@ impl PartitionBuilder {
             epochs,
             epoch,
             history,
-            directory_dirty: !unsynced.is_empty(),
+            directory_dirty,
             unsynced,
             retired: Vec::new(),
             retired_count: 0,
@@ -209,12 +221,24 @@ impl Partition {
             *inner.poison.lock() = None;
             inner.poison(error)
         })?;
-        let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        let Loaded {
+            active,
+            view,
+            marks,
+            epochs,
+            epoch,
+            history,
+            transactions,
+            synced,
+            unsynced,
+            directory_dirty,
+            recovery,
+        } = loaded;
         writer.active = active;
         writer.epochs = epochs;
         writer.epoch = epoch;
         writer.history = history;
-        writer.directory_dirty = !unsynced.is_empty();
+        writer.directory_dirty = directory_dirty;
         writer.unsynced = unsynced;
         writer.index_dropped = false;
         *inner.transactions.lock() = transactions;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::books::Mark;
-use super::home::{Checkpoints, History, Home, base_of, number_of};
+use super::home::{Checkpoints, History, Home, base_in, base_of, is_leftover};
 use super::open::FIRST_OFFSET;
 use super::transactions::Transactions;
 use super::verify::{Work, rebuild_transactions};
@@ -99,7 +99,10 @@ pub(super) struct Loaded {
     pub(super) history: History,
     pub(super) transactions: Transactions,
     pub(super) synced: Offset,
+    /// Sealed segments whose bytes may not all be synced.
     pub(super) unsynced: Vec<Arc<SegmentReader>>,
+    /// Whether names in the directory may not be synced.
+    pub(super) directory_dirty: bool,
     pub(super) recovery: Recovery,
 }
 
@@ -164,19 +167,16 @@ impl Loader<'_> {
         Ok(bases)
     }
 
-    /// Deletes `.deleted`, `.tmp`, `.cleaned`, and the `.swap` files of a swap that had not begun.
+    /// Deletes `.deleted`, `.tmp`, `.cleaned`, and the `.swap` files of a swap that had not begun, where the rest of the
+    /// name is one that Kafka or taffrail gives. Files of other names are none of ours.
     fn remove_leftovers(&self, entries: &[Entry]) -> Result<bool> {
-        let cleaned =
-            entries.iter().filter(|entry| entry.name.ends_with(".cleaned")).filter_map(|e| number_of(&e.name)).min();
+        let cleaned = entries.iter().filter_map(|entry| base_in(entry.name.strip_suffix(".cleaned")?)).min();
         let mut changed = false;
         for entry in entries.iter().filter(|entry| !entry.is_directory) {
             let name = entry.name.as_str();
-            let unfinished_swap = name.ends_with(".swap")
-                && number_of(name).is_some_and(|base| cleaned.is_some_and(|cleaned| base >= cleaned));
-            let leftover = name.ends_with(".deleted") && !name.ends_with(".checkpoint.deleted")
-                || name.ends_with(".cleaned")
-                || name.ends_with(".tmp");
-            if leftover || unfinished_swap {
+            let swapped = name.strip_suffix(".swap").and_then(base_in);
+            let unfinished_swap = swapped.is_some_and(|base| cleaned.is_some_and(|cleaned| base >= cleaned));
+            if is_leftover(name) || unfinished_swap {
                 self.home.remove(name)?;
                 changed = true;
             }
@@ -186,24 +186,26 @@ impl Loader<'_> {
 
     /// Finishes a swap that had begun: the old files in its range go, the new ones get their names.
     fn swap_in(&self, entries: &[Entry]) -> Result<bool> {
-        let swaps: Vec<_> = entries.iter().filter(|entry| entry.name.ends_with(".log.swap")).collect();
+        let is_log = |entry: &&Entry| base_of(&entry.name, ".log.swap").is_some() && !entry.is_directory;
+        let swaps: Vec<_> = entries.iter().filter(is_log).collect();
         let present = |name: &str| self.home.list().map(|now| now.iter().any(|entry| entry.name == name));
         let mut range: Option<Range<Offset>> = None;
         for swap in &swaps {
-            if let Some(base) = number_of(&swap.name).filter(|_| present(&swap.name).unwrap_or(false)) {
+            if let Some(base) = base_of(&swap.name, ".log.swap").filter(|_| present(&swap.name).unwrap_or(false)) {
                 let next = self.next_offset_of(&swap.name, base)?;
                 let so_far = range.unwrap_or(base..next);
                 range = Some(so_far.start.min(base)..so_far.end.max(next));
             }
         }
         let Some(range) = range else { return Ok(false) };
-        for entry in entries.iter().filter(|entry| !entry.name.ends_with(".swap") && !entry.is_directory) {
-            if number_of(&entry.name).is_some_and(|number| range.contains(&number)) && !entry.name.contains(".cut-") {
+        for entry in entries.iter().filter(|entry| !entry.is_directory) {
+            if base_in(&entry.name).is_some_and(|base| range.contains(&base)) {
                 self.home.remove(&entry.name)?;
             }
         }
-        for entry in self.home.list()?.iter().filter(|entry| entry.name.ends_with(".swap")) {
-            let (from, to) = (self.home.path(&entry.name), self.home.path(entry.name.trim_end_matches(".swap")));
+        for entry in &self.home.list()? {
+            let Some(name) = entry.name.strip_suffix(".swap").filter(|name| base_in(name).is_some()) else { continue };
+            let (from, to) = (self.home.path(&entry.name), self.home.path(name));
             self.home.storage.rename(&from, &to).map_err(|error| Error::io("rename", from, error))?;
         }
         Ok(true)
@@ -460,7 +462,10 @@ impl Loader<'_> {
     ) -> Result<Loaded> {
         let Work { mut segments, log_start, contiguous, epochs, history, transactions, recovery, .. } = work;
         let readers: Vec<_> = segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
-        let unsynced = if synced < end { readers.iter().skip(from.0).cloned().collect() } else { Vec::new() };
+        let sealed = readers.iter().take(readers.len().saturating_sub(1));
+        let unsynced = if synced < end { sealed.skip(from.0).cloned().collect() } else { Vec::new() };
+        // What the last process had created or renamed: a clean end has synced it, and settling a synced partition.
+        let directory_dirty = !recovery.clean && self.config.durability == Durability::Os;
         let active = segments.pop().ok_or(Error::Closed)?;
         let high_watermark = match self.config.commits {
             Commits::WhenStored => end,
@@ -472,7 +477,19 @@ impl Loader<'_> {
         let marks = Marks { end, high_watermark, last_stable };
         let epoch = epochs.latest().unwrap_or_default();
         trace::info(&self.home.directory, || format!("open from offset {log_start} to {end}: {recovery:?}"));
-        Ok(Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery })
+        Ok(Loaded {
+            active,
+            view,
+            marks,
+            epochs,
+            epoch,
+            history,
+            transactions,
+            synced,
+            unsynced,
+            directory_dirty,
+            recovery,
+        })
     }
 }
 

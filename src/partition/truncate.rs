@@ -1,5 +1,8 @@
 //! Taking records away from the end.
 //!
+//! Behind a gap the log ends before the offset at which it is cut: where, is found out before anything is changed, and
+//! everything goes by that.
+//!
 //! The order makes every crash leave a prefix of the log that was there: the recovery point is lowered on the disk
 //! first, so that nothing that is appended later is taken for synced; then the marks are lowered, so that no reader
 //! goes beyond; whole segments go from the highest base down, each durable before the next; the segment that holds
@@ -33,11 +36,15 @@ pub enum Force {
 
 impl Partition {
     /// Removes the records at `offset` and above, by whole batches: the batch that holds `offset` goes too. Answers
-    /// the end afterwards, which is durable. An offset at or beyond the end changes nothing.
+    /// the end afterwards, which is durable: behind the last record that is left, so below `offset` where that lies in a
+    /// gap. An offset at or beyond the end changes nothing. Where the batch that holds `offset` is damaged, the log ends
+    /// with the last sound batch before the damage: so a log is cut at what [`Error::Corrupt`] names, and what was there
+    /// is appended again from a copy.
     ///
     /// # Errors
-    /// [`Error::BelowHighWatermark`] where readers may have seen what would go, unless it is forced; [`Error::Io`]:
-    /// the partition is poisoned then, and a reopen finds a prefix of what was there.
+    /// [`Error::BelowHighWatermark`] where the log would end below the high watermark, unless it is forced: readers may
+    /// have seen what would go, or stand where other records would come; [`Error::Io`]: the partition is poisoned then,
+    /// and a reopen finds a prefix of what was there.
     pub fn truncate_from(&self, offset: Offset, force: Force) -> Result<Offset> {
         let inner = &*self.inner;
         inner.check_writable()?;
@@ -49,9 +56,9 @@ impl Partition {
             inner.sync.void(end.0);
             let high_watermark = inner.picture.high_watermark();
             let view = inner.picture.view();
-            let to = inner.batch_boundary(&view, offset)?;
+            let to = inner.end_of_cut(&view, offset)?;
             if to < high_watermark && force == Force::No {
-                return Err(Error::BelowHighWatermark { requested: offset, high_watermark });
+                return Err(Error::BelowHighWatermark { requested: to, high_watermark });
             }
             inner.truncate(&mut writer, &view, to).map_err(|error| inner.poison(error))?;
             trace::info(&inner.home.directory, || format!("truncated from {end} to {to}"));
@@ -63,16 +70,22 @@ impl Partition {
 }
 
 impl Inner {
-    /// Where the batch that holds `offset` begins; an offset below the log begins everything anew there.
-    fn batch_boundary(&self, view: &View, offset: Offset) -> Result<Offset> {
+    /// Where the log ends once it is cut at the batch that holds `offset`: behind the record before; where the batch is
+    /// damaged, behind the last sound one before it. An offset below the log begins everything anew there.
+    fn end_of_cut(&self, view: &View, offset: Offset) -> Result<Offset> {
         let index = view.segment_of(offset);
-        let Some(segment) = view.segments.get(index) else { return Ok(offset) };
+        let Some(segment) = view.segments.get(index).filter(|segment| segment.base_offset() <= offset) else {
+            return Ok(offset);
+        };
         let limit = bounds(view, index, self.picture.end());
-        let batch = segment.batch_at(offset, &limit)?;
-        Ok(batch.map_or(offset, |batch| batch.base_offset().min(offset)))
+        match segment.batch_at(offset, &limit) {
+            Ok(batch) => segment.end_before(batch.map_or(offset, |batch| batch.base_offset().min(offset))),
+            Err(Error::Corrupt { .. }) => Ok(segment.sound_end(offset)?.max(view.log_start.min(offset))),
+            Err(error) => Err(error),
+        }
     }
 
-    /// The log ends at `to` from now on.
+    /// The log ends at `to`, where a record ended or a segment begins, from now on.
     fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
         self.home.write(Mark::RecoveryPoint, self.recovery_point().min(to))?;
         self.sync.reset(self.sync.synced().min(to.0), to.0);
@@ -93,14 +106,7 @@ impl Inner {
             None => self.begin_at(writer, to),
             Some((cut, before)) => {
                 self.cut(writer, cut, to)?;
-                // Behind a gap the log ends before the offset at which it was cut.
-                let end = writer.active.closed_end()?.unwrap_or(to).min(to);
-                if end < view.log_start.min(to) {
-                    self.home.write(Mark::LogStart, end)?;
-                }
-                self.picture.lower(end);
-                self.sync.reset(self.sync.synced().min(end.0), end.0);
-                self.publish_truncated(writer, before, end)
+                self.publish_truncated(writer, before, to)
             }
         }
     }
@@ -133,7 +139,8 @@ impl Inner {
     /// Everything goes; the log begins anew, empty, at `to`, which is below its start.
     pub(super) fn restart_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
         let view = self.picture.view();
-        self.truncate(writer, &view, to)
+        let end = self.end_of_cut(&view, to)?;
+        self.truncate(writer, &view, end)
     }
 
     /// No segment is left: the first one begins at `to`.
@@ -178,7 +185,22 @@ impl Inner {
             view.epochs = epochs;
             view.log_start = view.log_start.min(to);
         }));
-        self.stored(self.picture.high_watermark());
+        self.settle_kept(writer, to)
+    }
+
+    /// The segment that was cut is synced. A synced partition syncs what is kept before it too, for nobody may be left who
+    /// asks for it; so what is kept is stored.
+    fn settle_kept(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        if self.is_synced() {
+            for segment in writer.unsynced.drain(..) {
+                segment.sync()?;
+            }
+        }
+        if writer.unsynced.is_empty() {
+            writer.directory_dirty = false;
+            self.sync.raise(to.0);
+        }
+        self.stored(if self.is_synced() { to } else { self.picture.high_watermark() });
         Ok(())
     }
 }

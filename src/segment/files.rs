@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::record::batch::HEADER_BYTES;
 use crate::storage::{Storage, StorageFile};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trace;
@@ -104,6 +105,13 @@ impl Files {
 
     pub(super) fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// How many entries an index of this segment can have: one for each batch, and a last one.
+    pub(super) fn entries_max(&self) -> io::Result<u64> {
+        /// Positions in a `.log` are such numbers.
+        const LOG_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+        Ok(self.log.len()?.min(LOG_BYTES_MAX) / HEADER_BYTES as u64 + 1)
     }
 
     /// The path that a file has now.
