@@ -73,7 +73,7 @@ fn a_brokers_topic_is_taken_in_and_kept_until_it_has_settings() {
     assert!(again.adopted && again.id == described.id);
     let partition = log.partition("orders", 0).expect("it is open");
     assert!(partition.recovery().clean && !partition.recovery().adopted);
-    check_epochs_before(&partition);
+    assert_eq!(partition.leader_epoch(), LeaderEpoch(6), "its last owner's, for every end was a clean one");
     run_maintenance(&log, &clock);
     assert_eq!((partition.start(), partition.end()), (Offset(0), Offset(355)));
     let hour = Retention::forever().age(Duration::from_secs(3600));
@@ -86,24 +86,32 @@ fn a_brokers_topic_is_taken_in_and_kept_until_it_has_settings() {
     assert!(!log.describe_topic("orders").expect("it is there").adopted, "for ever");
 }
 
-/// The broker's epochs are all there, below those that unclean opens began.
-fn check_epochs_before(partition: &Partition) {
-    let (epoch, end) = partition.epoch_end(LeaderEpoch(6)).expect("known");
-    assert_eq!((epoch, end), (LeaderEpoch(6), Offset(354)));
-}
-
 /// A broker that was stopped well has left its marker: nothing need be verified, and no epoch begins.
 #[test]
 fn a_brokers_clean_marker_counts() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     copy(directory.path(), true);
-    std::fs::write(directory.path().join(".kafka_cleanshutdown"), r#"{"version":0,"brokerEpoch":7}"#).expect("written");
     let (log, _) = open_later(directory.path());
     let partition = log.partition("orders", 0).expect("it is open");
     assert!(partition.recovery().clean && partition.recovery().adopted);
     assert_eq!(partition.leader_epoch(), LeaderEpoch(6));
     check_content(&partition);
     check_epochs(&partition);
+}
+
+/// One that was killed has left none.
+#[test]
+fn a_killed_brokers_topic_is_recovered() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    copy(directory.path(), true);
+    std::fs::remove_file(directory.path().join(".kafka_cleanshutdown")).expect("it is there");
+    let (log, _) = open_later(directory.path());
+    let partition = log.partition("orders", 0).expect("it is open");
+    assert!(!partition.recovery().clean && partition.recovery().adopted && partition.recovery().cut.is_none());
+    assert_eq!(partition.leader_epoch(), LeaderEpoch(7));
+    assert_eq!(partition.epoch_end(LeaderEpoch(6)), Some((LeaderEpoch(6), Offset(354))));
+    check_content(&partition);
+    check_timestamps(&partition);
 }
 
 fn write_owner(directory: &Path, cluster: &str) {

@@ -8,6 +8,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use support::{env_count, seeds};
@@ -140,7 +141,10 @@ fn run(log: &Log, model: &Model, command: &Command) -> Result<Option<TopicId>> {
 }
 
 fn open(storage: &MemoryStorage) -> Result<Log> {
-    Log::builder("data").storage(storage.shared()).background(false).seed(7).open()
+    /// Another one each time, or topics would get ids that others had.
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    let seed = SEED.fetch_add(1, Ordering::Relaxed);
+    Log::builder("data").storage(storage.shared()).background(false).seed(seed).open()
 }
 
 /// What a log has.

@@ -101,6 +101,7 @@ impl Home {
     }
 
     /// Removes a partition's directory with all that is in it, the topic's id last. One that is another topic's is left.
+    /// That it is gone is durable after [`Self::sync`].
     pub(super) fn remove_partition(&self, name: &TopicPartition, topic: TopicId) -> Result<bool> {
         const LAST: &str = "partition.metadata";
         let directory = self.path(&name.to_string());
@@ -122,9 +123,10 @@ impl Home {
         sync_directory(&*self.storage, &directory)?;
         if entries.iter().any(|entry| entry.name == LAST) {
             remove(LAST)?;
+            // Or the next directory of this name might have the id in it after a loss of power.
+            sync_directory(&*self.storage, &directory)?;
         }
         self.storage.remove_directory(&directory).map_err(|error| Error::io("remove", &directory, error))?;
-        self.sync()?;
         Ok(true)
     }
 

@@ -105,17 +105,23 @@ impl Node {
     /// What follows once the catalogue is there.
     fn begin(&self, owner: Option<&Owner>, cluster: Option<String>) -> Result<()> {
         self.settle_owner(owner, cluster)?;
-        for (topic, found) in unknown(&self.home, &self.image.load())? {
-            self.adopt(topic, &found)?;
-        }
-        if let Some((_, error)) = self.reconcile_noting().into_iter().next() {
-            return Err(error);
+        // What was deleted goes before what lies there is taken in.
+        self.reconcile_all()?;
+        let unknown = unknown(&self.home, &self.image.load())?;
+        if !unknown.is_empty() {
+            unknown.into_iter().try_for_each(|(topic, found)| self.adopt(topic, &found))?;
+            self.reconcile_all()?;
         }
         let topics = self.topics.load();
         let partitions = || topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]);
         partitions().try_for_each(Partition::enter_books)?;
         self.books.save()?;
         partitions().try_for_each(Partition::leave_inner_files)
+    }
+
+    /// Makes the partitions what the catalogue says, or answers why not.
+    fn reconcile_all(&self) -> Result<()> {
+        self.reconcile_noting().into_values().next().map_or(Ok(()), Err)
     }
 
     /// The catalogue and `meta.properties` name the same cluster; who is missing learns it from the other.

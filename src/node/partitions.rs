@@ -56,7 +56,7 @@ impl Node {
             }
             let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, id, number));
             // A topic that gets the name must not find what the checkpoints say of this one.
-            let removed = removed.and_then(|()| self.books.save());
+            let removed = removed.and_then(|()| self.home.sync()).and_then(|()| self.books.save());
             let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
             if let Err(error) = noted {
                 trace::warn(&self.home.directory, || format!("topic {name} is not removed yet: {error}"));
