@@ -27,6 +27,7 @@ use crate::types::{NodeId, TopicId, TopicPartition};
 const LOCK: &str = ".lock";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const PROPERTIES: &str = "meta.properties";
+const METADATA: &str = "partition.metadata";
 
 /// Directories that no log needs and no log minds.
 const IGNORED: &[&str] = &["lost+found", "remote-log-index-cache"];
@@ -96,20 +97,19 @@ impl Home {
 
     /// The topic whose partition lies in a directory, where that says so.
     pub(super) fn topic_of(&self, name: &TopicPartition) -> Result<Option<TopicId>> {
-        let path = self.path(&name.to_string()).join("partition.metadata");
+        let path = self.path(&name.to_string()).join(METADATA);
         Ok(partition_metadata::read(&*self.storage, &path)?.map(TopicId))
     }
 
-    /// Removes a partition's directory with all that is in it, the topic's id last. One that is another topic's is left.
-    /// That it is gone is durable after [`Self::sync`].
+    /// Removes a partition's directory with all that is in it. One that is another topic's is left. Nobody makes one of
+    /// that name before this is done. That it is gone is durable after [`Self::sync`].
     pub(super) fn remove_partition(&self, name: &TopicPartition, topic: TopicId) -> Result<bool> {
-        const LAST: &str = "partition.metadata";
         let directory = self.path(&name.to_string());
         let entries = match self.storage.list(&directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             entries => entries.map_err(|error| Error::io("list", &directory, error))?,
         };
-        let found = partition_metadata::read(&*self.storage, &directory.join(LAST))?;
+        let found = partition_metadata::read(&*self.storage, &directory.join(METADATA))?;
         if found.is_some_and(|found| found != topic.0) {
             return Ok(false);
         }
@@ -117,15 +117,9 @@ impl Home {
             let path = directory.join(name);
             self.storage.remove(&path).map_err(|error| Error::io("remove", path, error))
         };
-        for entry in entries.iter().filter(|entry| entry.name != LAST) {
-            remove(&entry.name)?;
-        }
+        entries.iter().try_for_each(|entry| remove(&entry.name))?;
+        // Or the next directory of this name might have some of them in it after a loss of power.
         sync_directory(&*self.storage, &directory)?;
-        if entries.iter().any(|entry| entry.name == LAST) {
-            remove(LAST)?;
-            // Or the next directory of this name might have the id in it after a loss of power.
-            sync_directory(&*self.storage, &directory)?;
-        }
         self.storage.remove_directory(&directory).map_err(|error| Error::io("remove", &directory, error))?;
         Ok(true)
     }

@@ -54,7 +54,9 @@ impl Node {
                 // What is to go need not be closed well.
                 topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
             }
-            let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, id, number));
+            let numbers: Vec<u32> = (0..partitions).collect();
+            let removed = self.for_each_of(&numbers, |number| self.remove_partition(&name, id, *number));
+            let removed = removed.into_iter().fold(Ok(()), Result::and);
             // A topic that gets the name must not find what the checkpoints say of this one.
             let removed = removed.and_then(|()| self.home.sync()).and_then(|()| self.books.save());
             let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
@@ -90,7 +92,7 @@ impl Node {
             wanted.extend((open..state.config.partitions).map(|number| Wanted { state, number }));
         }
         let mut opened: BTreeMap<String, Vec<Partition>> = BTreeMap::new();
-        for (wanted, outcome) in wanted.iter().zip(self.open_all(&wanted)) {
+        for (wanted, outcome) in wanted.iter().zip(self.for_each_of(&wanted, |one| self.open_one(one))) {
             match outcome {
                 Ok(partition) => opened.entry(wanted.state.name.clone()).or_default().push(partition),
                 Err(error) => drop(failures.entry(wanted.state.name.clone()).or_insert(error)),
@@ -99,19 +101,19 @@ impl Node {
         opened
     }
 
-    fn open_all(&self, wanted: &[Wanted<'_>]) -> Vec<Result<Partition>> {
-        let threads = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
-        // A directory that is made takes syncs, which wait for the disk and not for a core.
-        let threads = (threads * 4).min(wanted.len().div_ceil(8)).max(1);
-        if threads == 1 || !self.background {
-            return wanted.iter().map(|one| self.open_one(one)).collect();
+    /// Does the same for many partitions, on several threads where threads are allowed; answers in their order.
+    fn for_each_of<T: Sync, R: Send>(&self, all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let cores = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+        // Directories are made and removed with syncs, which wait for the disk and not for a core.
+        let threads = if self.background { (cores * 4).min(all.len().div_ceil(8)).max(1) } else { 1 };
+        if threads == 1 {
+            return all.iter().map(each).collect();
         }
-        let share = wanted.len().div_ceil(threads);
+        let (each, share) = (&each, all.len().div_ceil(threads));
         std::thread::scope(|scope| {
-            let open =
-                |share| move || -> Vec<_> { <[Wanted<'_>]>::iter(share).map(|one| self.open_one(one)).collect() };
-            let running: Vec<_> = wanted.chunks(share).map(|share| scope.spawn(open(share))).collect();
-            running.into_iter().flat_map(|thread| thread.join().expect("opening a partition does not panic")).collect()
+            let run = |share| move || -> Vec<R> { <[T]>::iter(share).map(each).collect() };
+            let running: Vec<_> = all.chunks(share).map(|share| scope.spawn(run(share))).collect();
+            running.into_iter().flat_map(|thread| thread.join().expect("work on a partition does not panic")).collect()
         })
     }
 
