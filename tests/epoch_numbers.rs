@@ -14,7 +14,7 @@ fn by_host() -> PartitionConfig {
 /// How a partition comes to be opened again.
 const ENDS: [&str; 3] = ["closed", "killed", "reopened"];
 
-fn open_again(storage: MemoryStorage, partition: Partition, end: &str, config: PartitionConfig) -> Partition {
+fn open_again(storage: &MemoryStorage, partition: Partition, end: &str, config: PartitionConfig) -> Partition {
     match end {
         "closed" => partition.close().expect("closed"),
         "killed" => return open(&storage.kill(), config),
@@ -23,7 +23,7 @@ fn open_again(storage: MemoryStorage, partition: Partition, end: &str, config: P
             return partition;
         }
     }
-    open(&storage, config)
+    open(storage, config)
 }
 
 /// A cut below what readers had seen took the latest epoch along, and the records that came there got its number, at
@@ -42,7 +42,7 @@ fn a_forced_cut_begins_an_epoch() {
         let begun = partition.leader_epoch();
         assert!(begun > LeaderEpoch(1), "{end}");
         assert_eq!(partition.epoch_end(LeaderEpoch(1)), Some((LeaderEpoch(0), Offset(10))), "{end}");
-        let partition = open_again(storage, partition, end, config());
+        let partition = open_again(&storage, partition, end, config());
         assert!(partition.leader_epoch() >= begun, "{end}");
         append(&partition, 10, "other");
         assert_eq!(partition.epoch_end(LeaderEpoch(1)), Some((LeaderEpoch(0), Offset(10))), "{end}");
@@ -85,7 +85,7 @@ fn the_epoch_of_what_was_cut_off_is_not_begun_again() {
                 partition.begin_epoch(LeaderEpoch(5)).expect("later");
                 append(&partition, 4, "b");
                 partition.truncate_from(Offset(to), Force::Yes).expect("truncated");
-                let partition = open_again(storage, partition, end, config());
+                let partition = open_again(&storage, partition, end, config());
                 assert!(partition.leader_epoch() >= LeaderEpoch(5), "{end}, {commits:?}, cut to {to}");
                 partition.begin_epoch(LeaderEpoch(5)).expect_err("it was begun");
                 partition.begin_epoch(LeaderEpoch(9)).expect("later");
@@ -109,7 +109,7 @@ fn an_epoch_without_records_is_not_begun_again() {
         let partition = open(&storage, by_host());
         lost += u32::from(partition.end() < Offset(4));
         // What the first open knew the second knows too.
-        let partition = open_again(storage, partition, "killed", by_host());
+        let partition = open_again(&storage, partition, "killed", by_host());
         assert_eq!(partition.leader_epoch(), LeaderEpoch(5), "seed {seed}, end {}", partition.end());
     }
     assert!(lost > 0);
@@ -119,7 +119,7 @@ fn an_epoch_without_records_is_not_begun_again() {
         append(&partition, 2, "a");
         partition.begin_epoch(LeaderEpoch(5)).expect("later");
         append_replica(&partition, &replica(2, "b", 3)).expect("epoch 5 has no record");
-        let partition = open_again(storage, partition, end, by_host());
+        let partition = open_again(&storage, partition, end, by_host());
         assert_eq!(partition.leader_epoch(), LeaderEpoch(5), "{end}");
         assert_eq!(partition.epoch_end(LeaderEpoch(3)), Some((LeaderEpoch(3), Offset(3))), "{end}");
         assert_eq!(partition.epoch_end(LeaderEpoch(5)), None, "{end}: no record has it");
@@ -138,7 +138,7 @@ fn a_cut_at_the_end_takes_an_epoch_without_records_away() {
         assert_eq!(partition.epoch_end(LeaderEpoch(5)), Some((LeaderEpoch(5), Offset(2))));
         assert_eq!(partition.truncate_from(Offset(2), Force::No).expect("nothing to cut"), Offset(2));
         assert_eq!(partition.epoch_end(LeaderEpoch(5)), None);
-        let partition = open_again(storage, partition, end, by_host());
+        let partition = open_again(&storage, partition, end, by_host());
         assert_eq!(partition.leader_epoch(), LeaderEpoch(5), "{end}");
         append(&partition, 2, "b");
         assert_eq!(partition.epoch_end(LeaderEpoch(5)), Some((LeaderEpoch(5), Offset(4))), "{end}");

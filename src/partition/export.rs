@@ -50,7 +50,7 @@ impl Partition {
         inner.flush()?;
         let (source, _held) = inner.settle_source();
         inner.export_segments(&target, &source)?;
-        inner.check_source(&inner.writer.lock(), &source)?;
+        source.check(&inner.writer.lock())?;
         inner.export_small_files(&target, &source)?;
         target.end_export()?;
         target.release();
@@ -67,6 +67,12 @@ struct Source {
     epochs: Vec<(LeaderEpoch, Offset)>,
     history: History,
     rewinds: u64,
+}
+
+impl Source {
+    fn check(&self, writer: &Writer) -> Result<()> {
+        if writer.rewinds == self.rewinds { Ok(()) } else { Err(Error::Superseded { offset: self.end }) }
+    }
 }
 
 impl Inner {
@@ -87,10 +93,6 @@ impl Inner {
         (source, held)
     }
 
-    fn check_source(&self, writer: &Writer, source: &Source) -> Result<()> {
-        if writer.rewinds == source.rewinds { Ok(()) } else { Err(Error::Superseded { offset: source.end }) }
-    }
-
     fn export_segments(&self, target: &Home, source: &Source) -> Result<()> {
         let storage = &self.home.storage;
         let name = |segment: &SegmentReader, suffix| target.path(&format!("{:020}.{suffix}", segment.base_offset().0));
@@ -98,7 +100,7 @@ impl Inner {
         for segment in sealed {
             let to = name(segment, "log");
             let writer = self.writer.lock();
-            self.check_source(&writer, source)?;
+            source.check(&writer)?;
             storage.link(&segment.path(), &to).map_err(|error| Error::io("link", segment.path(), error))?;
         }
         active.copy_range(0..source.active_bytes, &name(active, "log"), storage)?;

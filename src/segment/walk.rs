@@ -142,7 +142,7 @@ impl SegmentReader {
     /// was aborted there is no file.
     pub(crate) fn copy_aborted(&self, end: Offset, to: &Path, storage: &Arc<dyn Storage>) -> Result<()> {
         let index = self.transactions()?.truncated(end);
-        if index.len() == 0 {
+        if index.is_empty() {
             return Ok(());
         }
         let copy = storage.create(to, 0).map_err(|e| Error::io("create", to, e))?;
