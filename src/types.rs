@@ -123,7 +123,7 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    /// Reads a directory name as FORMATS 2 has it, `orders-0`: the last dash divides.
+    /// Reads a directory name as Kafka has it, `orders-0`: the last dash divides.
     ///
     /// # Errors
     /// [`Error::InvalidName`] where the name is not of that form.
