@@ -166,7 +166,8 @@ pub(crate) fn check_topic_name(topic: &str) -> std::result::Result<(), &'static 
     }
 }
 
-/// What a producer waits for before a record counts as stored (Kafka: `acks`).
+/// What a producer waits for before a record counts as stored (Kafka: `acks`, with `0`, `1` and `all`).
+#[doc(alias = "acks")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acks {

@@ -8,6 +8,7 @@
 //! A line has topic, partition, offset, timestamp (milliseconds since 1970), key and value, divided by tabs; what is
 //! not there is a dash. An offset that the retention has overtaken is an error that says where the partition begins.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
@@ -129,7 +130,10 @@ pub(crate) fn write(polled: &Polled, out: &mut impl Write) -> Outcome<usize> {
 }
 
 fn line(record: &RecordView<'_>) -> String {
-    let text = |bytes: Option<&[u8]>| bytes.map_or("-".into(), String::from_utf8_lossy);
     let timestamp = record.timestamp().map_or_else(|| "-".to_owned(), |timestamp| timestamp.to_string());
     format!("{}\t{timestamp}\t{}\t{}", record.offset(), text(record.key()), text(record.value()))
+}
+
+fn text(bytes: Option<&[u8]>) -> Cow<'_, str> {
+    bytes.map_or("-".into(), String::from_utf8_lossy)
 }

@@ -48,14 +48,16 @@ impl ReaderBuilder {
         self
     }
 
-    /// Reads these partitions, by topic and number, besides what was named before.
+    /// Reads these partitions, by topic and number from 0, besides what was named before.
     #[doc(alias = "assign")]
     pub fn partitions(mut self, partitions: impl IntoIterator<Item = (impl Into<String>, u32)>) -> Self {
         self.partitions.extend(partitions.into_iter().map(|(topic, number)| (topic.into(), number)));
         self
     }
 
-    /// Where reading begins. Default: [`StartAt::Earliest`] (Kafka: the latest).
+    /// Where reading begins, in each partition, until a seek says otherwise. Default: [`StartAt::Earliest`] (Kafka: the
+    /// latest).
+    #[doc(alias = "auto.offset.reset")]
     pub fn start_at(mut self, start: StartAt) -> Self {
         self.start_at = start;
         self

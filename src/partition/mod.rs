@@ -179,6 +179,10 @@ impl Partition {
     /// Opens the partition in `directory`, which is named as Kafka names it (`orders-0`); creates it where it is
     /// missing, recovers it where it was not closed.
     ///
+    /// Each call has a storage of its own, with a bound of its own on open files. A process that opens many partitions
+    /// gives them all one ([`PartitionBuilder::storage`]), and opens them on several threads: an open waits for the disk
+    /// more than for a core.
+    ///
     /// # Errors
     /// [`Error::Locked`] where another handle has it open, [`Error::InvalidConfig`], [`Error::InvalidName`],
     /// [`Error::Io`].
