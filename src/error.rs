@@ -194,11 +194,11 @@ pub enum Error {
         /// Where it is.
         end: Offset,
     },
-    /// The log was truncated or reopened while a sync was waited for: whether the records are stored, or still
-    /// there, is not known.
-    #[error("the log was truncated or reopened while a sync up to offset {offset} was waited for")]
+    /// The log was truncated or reopened while a sync was waited for, or an export was made: whether the records are
+    /// stored, or still there, is not known.
+    #[error("the log was truncated or reopened while it was synced or copied up to offset {offset}")]
     Superseded {
-        /// Up to where the sync was waited for.
+        /// Up to where.
         offset: Offset,
     },
     /// A truncation below the high watermark, which was not forced.
@@ -361,6 +361,12 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// An export into the directory did not come to its end. What is there is no log: records are missing in it.
+    #[error("{} holds an export that was not finished: remove the directory and export again", path.display())]
+    UnfinishedExport {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A record of the catalogue cannot be read. Nothing was changed.
     #[error("the catalogue in {} is damaged at offset {offset}: {reason}", path.display())]
     CorruptCatalogue {
@@ -444,7 +450,9 @@ fn kind_of(error: &io::Error) -> ErrorKind {
         | io::ErrorKind::ReadOnlyFilesystem
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
-        | io::ErrorKind::InvalidFilename => ErrorKind::Fix,
+        | io::ErrorKind::InvalidFilename
+        | io::ErrorKind::InvalidInput
+        | io::ErrorKind::CrossesDevices => ErrorKind::Fix,
         _ if error.raw_os_error() == Some(ELOOP) => ErrorKind::Fix,
         _ => ErrorKind::Retry,
     }

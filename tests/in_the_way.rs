@@ -6,7 +6,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use taffrail::{BatchBuilder, Error, ErrorKind, Offset, Partition, PartitionConfig, ReadOptions, Record};
+use taffrail::{
+    BatchBuilder, Error, ErrorKind, Fault, MemoryStorage, Offset, OperationKind, Partition, PartitionConfig,
+    ReadOptions, Record,
+};
 
 fn open(path: &Path) -> taffrail::Result<Partition> {
     Partition::open(path, PartitionConfig::new())
@@ -101,4 +104,41 @@ fn a_file_system_that_is_mounted_for_reading() {
     let error = Error::Io { operation: "write", path: "/mnt/wal-0/.lock".into(), source };
     assert_eq!(error.kind(), ErrorKind::Fix, "{error}");
     assert!(error.to_string().contains("/mnt/wal-0/.lock"), "{error}");
+}
+
+#[test]
+fn a_name_with_a_zero_in_it() {
+    let place = tempfile::tempdir().expect("a place");
+    let zero = place.path().join("a\0b");
+    refused(&zero.join("wal-0"), &zero);
+}
+
+#[test]
+fn what_no_repetition_mends() {
+    for kind in [io::ErrorKind::InvalidInput, io::ErrorKind::CrossesDevices, io::ErrorKind::PermissionDenied] {
+        let error = Error::Io { operation: "link", path: "/mnt/wal-0".into(), source: Arc::new(kind.into()) };
+        assert_eq!(error.kind(), ErrorKind::Fix, "{error}");
+    }
+}
+
+/// A directory of one's own under one that may be passed through and not be read.
+#[test]
+fn a_parent_that_may_not_be_read() {
+    let storage = MemoryStorage::new(1);
+    storage.set_bytes("home/other", b"somebody's").expect("a directory");
+    storage.fail_when(|operation| {
+        let of_parent = matches!(operation.path.to_str(), Some("home" | "." | ""));
+        let reads = matches!(operation.kind, OperationKind::SyncDirectory | OperationKind::List);
+        (reads && of_parent).then_some(Fault::Denied)
+    });
+    let open = || Partition::builder("home/wal-0").storage(storage.shared()).open();
+    open().expect("it opens").close().expect("it closes");
+    open().expect("it opens again").close().expect("it closes");
+    // Any other error is one still.
+    storage.clear_faults();
+    storage.fail_when(|operation| {
+        let of_parent = operation.path.to_str() == Some("home");
+        (operation.kind == OperationKind::SyncDirectory && of_parent).then_some(Fault::Io)
+    });
+    Partition::builder("home/wal-1").storage(storage.shared()).open().expect_err("its name is not durable");
 }

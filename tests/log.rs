@@ -163,3 +163,19 @@ fn values_read(log: &Log, topic: &str) -> Vec<String> {
         );
     }
 }
+
+#[test]
+fn a_producer_goes_by_the_settings_that_a_topic_has_now() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    let config = TopicConfig::new().batch_bytes_max(1000);
+    log.create_topic("orders", config.clone()).unwrap();
+    let producer = log.producer().open().unwrap();
+    let large = "x".repeat(2000);
+    assert!(matches!(producer.send("orders", Record::new(&large)), Err(Error::BatchTooLarge { limit: 1000, .. })));
+    log.set_topic_config("orders", config.batch_bytes_max(5000)).unwrap();
+    producer.send("orders", Record::new(&large)).unwrap().wait().unwrap();
+    log.set_topic_config("orders", TopicConfig::new().cleanup(taffrail::Cleanup::Compact)).unwrap();
+    assert!(matches!(producer.send("orders", Record::new("no key")), Err(Error::NullKey { .. })));
+    producer.send("orders", Record::new("a key").key("k")).unwrap().wait().unwrap();
+}

@@ -38,6 +38,7 @@ fn bounds(count: u64) -> ReadBounds<'static> {
         next_base: Some(Offset(BASE + count * 3)),
         epochs: Some(&[(EPOCH, Offset(0))]),
         contiguous: true,
+        ..ReadBounds::default()
     }
 }
 

@@ -22,11 +22,13 @@
 )]
 
 mod arguments;
+mod beside;
 mod measure;
 mod ours;
 mod raw;
 mod raw_sync;
 mod rows;
+mod topics;
 mod work;
 
 use std::process::ExitCode;

@@ -7,9 +7,10 @@ use taffrail::Reads;
 use tempfile::TempDir;
 
 use crate::arguments::Arguments;
+use crate::beside::{self, Beside, Work};
 use crate::measure::{Prepared, Row, Side, Unit};
 use crate::work::{Shape, SyncShape};
-use crate::{ours, raw, raw_sync};
+use crate::{ours, raw, raw_sync, topics};
 
 /// Every row, in the order in which they are printed.
 pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
@@ -27,6 +28,7 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
     let log_bytes = arguments.choose(256 << 20, 64 << 20);
     let read =
         |name, record_bytes, reads, visit| read_row(name, ReadShape { record_bytes, log_bytes, reads, visit }, noise);
+    let batches = arguments.choose(2000, 500);
     vec![
         append("append 1 KiB batch 100", 1024, 100, append_bytes),
         append("append 1 KiB batch 1", 1024, 1, append_bytes),
@@ -42,6 +44,11 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         read("iterate 1 KiB", 1024, Reads::Mapped, Visit::Look),
         read("iterate 100 B", 100, Reads::Mapped, Visit::Look),
         open_row("open after crash", log_bytes, noise),
+        producer_row("producer 1 KiB batch 1", 1, arguments.choose(256 << 10, 64 << 10), noise),
+        producer_row("producer 1 KiB 200 partitions", 200, arguments.choose(1 << 20, 256 << 10), noise),
+        beside_row("append beside a scan", batches, Work::Append, [Beside::Scan, Beside::RawScan], noise),
+        beside_row("tail beside a scan", batches, Work::Tail, [Beside::Scan, Beside::RawScan], noise),
+        beside_row("append beside a held batch", batches, Work::Append, [Beside::Held, Beside::Nothing], noise),
     ]
 }
 
@@ -118,6 +125,40 @@ fn sync_row(name: &'static str, shape: SyncShape, noise: bool) -> Row {
         unit: Unit::Operations,
         rounds: (15, 5),
         prepare: Box::new(move || Prepared { work, ours: side_in(ours), raw: side_in(raw) }),
+    }
+}
+
+/// Records one by one through a producer, beside the raw loop that writes one by one, or to as many files.
+fn producer_row(name: &'static str, partitions: u32, records: usize, noise: bool) -> Row {
+    let shape = Shape { record_bytes: 1024, batch_records: 1, batches: records };
+    let raw = move |directory: PathBuf| match partitions {
+        1 => raw::append(directory, shape),
+        files => topics::write(&directory, files as usize, records),
+    };
+    let ours = move |path: PathBuf| if noise { raw(path) } else { topics::send(&path, partitions, records) };
+    Row {
+        name,
+        unit: Unit::Operations,
+        rounds: (15, 5),
+        prepare: Box::new(move || Prepared { work: records as u64, ours: side_in(ours), raw: side_in(raw) }),
+    }
+}
+
+/// The same work on a partition of ours, beside two different things.
+fn beside_row(name: &'static str, batches: usize, work: Work, beside: [Beside; 2], noise: bool) -> Row {
+    const OLD_BYTES: usize = 128 << 20;
+    let [ours, other] = beside;
+    let side = move |what| move |path: PathBuf| beside::side(&path, OLD_BYTES, batches, work, what);
+    let ours = if noise { other } else { ours };
+    Row {
+        name,
+        unit: Unit::Operations,
+        rounds: (15, 5),
+        prepare: Box::new(move || Prepared {
+            work: batches as u64,
+            ours: side_in(side(ours)),
+            raw: side_in(side(other)),
+        }),
     }
 }
 

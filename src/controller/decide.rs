@@ -40,11 +40,16 @@ fn format(state: &Controller, cluster: String) -> Outcome {
     }
 }
 
-/// Kafka writes a cluster's id as it does a topic's.
+/// Kafka makes ids as it does for topics, and takes any text that stands in one line of `meta.properties`.
 pub(super) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static str> {
-    match cluster.parse::<TopicId>() {
-        Ok(_) => Ok(()),
-        Err(_) => Err("a cluster's id is 16 bytes in base64url, 22 characters"),
+    const BYTES_MAX: usize = 255;
+    match cluster {
+        "" => Err("a cluster's id is not empty"),
+        _ if cluster.len() > BYTES_MAX => Err("a cluster's id has at most 255 characters"),
+        _ if !cluster.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err("a cluster's id is printable ASCII, no blanks")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -54,7 +59,21 @@ fn create(state: &Controller, name: String, id: TopicId, config: TopicConfig) ->
         return Err(Error::TopicNameCollides { name, existing: existing.name.clone() });
     }
     config.check()?;
+    check_copies(&config)?;
     Ok((vec![Event::Created { name, id, config, adopted: false }], Reply::Created { id }))
+}
+
+/// Without a cluster there is one node, and a copy of each partition on it.
+fn check_copies(config: &TopicConfig) -> Result<()> {
+    let asked =
+        [("replication_factor", config.replication_factor), ("min_insync_replicas", config.min_insync_replicas)];
+    match asked.into_iter().find(|(_, copies)| copies.is_some_and(|copies| copies > 1)) {
+        Some((setting, _)) => Err(Error::InvalidConfig {
+            setting,
+            reason: "a log without a cluster has one copy of each partition".to_owned(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// The directory has the topic already, so a name that collides with another's is taken as it is, as in Kafka.
@@ -83,6 +102,7 @@ fn add_partitions(topic: &TopicState, total: u32) -> Outcome {
 fn configure(topic: &TopicState, config: TopicConfig) -> Outcome {
     config.check()?;
     same_partitions(topic, config.partitions)?;
+    check_copies(&config)?;
     if config == topic.config && !topic.adopted {
         return Ok((Vec::new(), Reply::Done));
     }

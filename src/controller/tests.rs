@@ -64,11 +64,24 @@ fn refusal(controller: &Controller, command: Command) -> Error {
 fn a_cluster_is_formatted_once() {
     let mut controller = Controller::default();
     let format = |cluster: &str| Command::Format { cluster: cluster.to_owned() };
-    assert!(matches!(refusal(&controller, format("home")), Error::InvalidName { name, .. } if name == "home"));
+    assert!(matches!(refusal(&controller, format("a b")), Error::InvalidName { name, .. } if name == "a b"));
+    assert!(matches!(refusal(&controller, format("")), Error::InvalidName { .. }));
     let formatted = Reply::Formatted { cluster: CLUSTER.to_owned() };
     assert_eq!(run(&mut controller, format(CLUSTER)).unwrap(), formatted);
     assert_eq!(run(&mut controller, format("AAAAAAAAAAAAAAAAAAAAAQ")).unwrap(), formatted);
     assert_eq!((controller.cluster(), controller.version()), (Some(CLUSTER), 1));
+}
+
+#[test]
+fn without_a_cluster_there_is_one_copy() {
+    let controller = with([create("there", 1, TopicConfig::new())]);
+    for config in
+        [TopicConfig::new().replication_factor(2), TopicConfig::new().replication_factor(2).min_insync_replicas(2)]
+    {
+        assert!(matches!(refusal(&controller, create("new", 2, config.clone())), Error::InvalidConfig { .. }));
+        let configure = Command::Configure { name: "there".to_owned(), config };
+        assert!(matches!(refusal(&controller, configure), Error::InvalidConfig { .. }));
+    }
 }
 
 #[test]
@@ -315,7 +328,7 @@ fn what_no_controller_writes_is_refused_by_name() {
         (with_id(3, &[0; 10]), "setting partitions: 0 is outside of 1 to 100000"),
         (with_id(3, &[0xff; 10]), "the name of a setting needs 2 bytes, 0 are left"),
         (with_id(3, &setting), "no setting is called \"abc\""),
-        (b"\0\0\0\x01x".to_vec(), "the cluster \"x\": a cluster's id is 16 bytes in base64url, 22 characters"),
+        (b"\0\0\0\x01 ".to_vec(), "the cluster \" \": a cluster's id is printable ASCII, no blanks"),
         (
             [&b"\0\x01\0\x0b__taffrail_"[..], &[1; 16], &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]].concat(),
             "the topic \"__taffrail_\": names that begin with __taffrail_ or __cluster_metadata are not for topics",

@@ -163,6 +163,8 @@ impl Driver {
                 _ => {}
             }
         }
+        // A reply that changes nothing, and rests on nothing that is under way, has nothing to wait for.
+        self.answer();
         tasks
     }
 
@@ -188,6 +190,10 @@ impl Driver {
         if self.ledger.is_settled() {
             self.image.store(Shared::new(self.ledger.machine().clone()));
         }
+        self.answer();
+    }
+
+    fn answer(&mut self) {
         while let Some((asker, reply)) = self.ledger.answer() {
             asker.set(reply);
         }

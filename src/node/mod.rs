@@ -222,6 +222,7 @@ impl Node {
         Self::open(options).expect("a new log opens")
     }
 
+    #[cfg(not(loom))]
     /// Answers [`Error::Closed`] from now on, and does nothing else of [`Self::close`].
     pub(crate) fn refuse(&self) {
         self.closed.store(true, Ordering::Release);

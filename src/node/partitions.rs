@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::home::Home;
 use super::{Flusher, Node, Topic, Topics};
 use crate::config::PartitionConfig;
-use crate::controller::{Action, Command, Controller, TopicState};
+use crate::controller::{Action, Command, Controller, Removal, TopicState};
 use crate::error::{Error, Result};
 use crate::partition::{InLog, Partition};
 use crate::trace;
@@ -55,7 +55,10 @@ impl Node {
                 topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
             }
             let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, id, number));
-            let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
+            // Another topic may have the name next: nothing that is noted of this one may count for it, after a crash
+            // neither.
+            let struck = removed.and_then(|()| self.books.save());
+            let noted = struck.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
             if let Err(error) = noted {
                 trace::warn(&self.home.directory, || format!("topic {name} is not removed yet: {error}"));
                 failures.insert(name, error);
@@ -80,7 +83,8 @@ impl Node {
         failures: &mut Failures,
     ) -> BTreeMap<String, Vec<Partition>> {
         let mut wanted = Vec::new();
-        for state in image.topics() {
+        // Where the topic that had the name before is not gone, this one waits.
+        for state in image.topics().filter(|state| !failures.contains_key(&state.name)) {
             let known = current.get(state.name.as_str()).filter(|known| known.id == state.id);
             let open = known.map_or(0, |known| known.partitions.len());
             let open = u32::try_from(open).unwrap_or(u32::MAX);
@@ -172,11 +176,15 @@ fn assemble(
     topics
 }
 
-/// Which partitions lie in the directory that the catalogue does not know.
+/// Which partitions lie in the directory that the catalogue does not know. It knows those of deleted topics, which are
+/// removed next.
 pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<super::home::Found>>> {
     let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for found in home.partitions()? {
-        if image.topic(&found.name.topic).is_none() {
+        let is_of = |(id, removal): (&TopicId, &Removal)| {
+            removal.name == found.name.topic && found.topic.is_none_or(|topic| topic == *id)
+        };
+        if image.topic(&found.name.topic).is_none() && !image.removing().iter().any(is_of) {
             unknown.entry(found.name.topic.clone()).or_default().push(found);
         }
     }

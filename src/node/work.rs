@@ -37,32 +37,62 @@ const GATHER: Duration = Duration::from_micros(200);
 /// One thing to flush, or the end.
 #[derive(Debug)]
 pub(super) enum Flush {
-    Partition(WeakPartition),
+    Partition(Arc<Flusher>),
     Stop,
 }
 
 /// Tells the flush threads of a partition that has something to sync.
+///
+/// It stands in their queue at most once: from the append that finds it out of the queue until it is taken out when
+/// it is due. So a partition whose records are all waited for costs one wake-up an interval.
 #[derive(Debug)]
 pub(super) struct Flusher {
+    me: Weak<Self>,
     partition: OnceLock<WeakPartition>,
+    is_queued: AtomicBool,
     queue: Sender<Flush>,
 }
 
 impl Flusher {
     pub(super) fn new(flushes: &Flushes) -> Arc<Self> {
-        Arc::new(Self { partition: OnceLock::new(), queue: flushes.sender.clone() })
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            partition: OnceLock::new(),
+            is_queued: AtomicBool::new(false),
+            queue: flushes.sender.clone(),
+        })
     }
 
     pub(super) fn serves(&self, partition: &Partition) {
         self.partition.get_or_init(|| partition.downgrade());
     }
+
+    fn partition(&self) -> Option<Partition> {
+        self.partition.get()?.upgrade()
+    }
+
+    /// Syncs the partition where that is due, and nobody else has meanwhile. Answers when it is due again.
+    fn run(&self, now: Moment) -> Option<Moment> {
+        let partition = self.partition()?;
+        if partition.flush_due().is_some_and(|due| due <= now) {
+            // A sync that fails fences the partition, which traces it and tells whoever comes next.
+            drop(partition.sync());
+        }
+        // Out of the queue before it is looked: an append that comes later puts it in again.
+        self.is_queued.swap(false, Ordering::AcqRel);
+        let due = partition.flush_due().filter(|_| partition.takes_writes())?;
+        let soonest = now.after(Duration::from_millis(1));
+        (!self.is_queued.swap(true, Ordering::AcqRel)).then_some(due.max(soonest))
+    }
 }
 
 impl Unsynced for Flusher {
     fn unsynced(&self) {
-        if let Some(partition) = self.partition.get() {
+        if !self.is_queued.swap(true, Ordering::AcqRel)
+            && let Some(me) = self.me.upgrade()
+        {
             // The receiver lives as long as the node.
-            drop(self.queue.send(Flush::Partition(partition.clone())));
+            drop(self.queue.send(Flush::Partition(me)));
         }
     }
 }
@@ -79,16 +109,20 @@ pub(super) struct Flushes {
 /// Partitions by when they are due; two that are due at one moment have different numbers.
 #[derive(Debug, Default)]
 struct Pending {
-    by_due: BTreeMap<(Moment, u64), WeakPartition>,
+    by_due: BTreeMap<(Moment, u64), Arc<Flusher>>,
     count: u64,
 }
 
 impl Pending {
-    fn add(&mut self, partition: WeakPartition) {
-        if let Some(due) = partition.upgrade().and_then(|partition| partition.flush_due()) {
-            self.count += 1;
-            self.by_due.insert((due, self.count), partition);
-        }
+    /// Takes in what came out of the queue: what was synced meanwhile is looked at once more, at `now`.
+    fn add(&mut self, flusher: Arc<Flusher>, now: Moment) {
+        let due = flusher.partition().and_then(|partition| partition.flush_due());
+        self.put(flusher, due.unwrap_or(now));
+    }
+
+    fn put(&mut self, flusher: Arc<Flusher>, due: Moment) {
+        self.count += 1;
+        self.by_due.insert((due, self.count), flusher);
     }
 
     fn next(&self) -> Option<Moment> {
@@ -96,13 +130,9 @@ impl Pending {
     }
 
     /// Takes one that is due at `now`.
-    fn take_due(&mut self, now: Moment) -> Option<Partition> {
-        while let Some(entry) = self.by_due.first_entry().filter(|entry| entry.key().0 <= now) {
-            if let Some(partition) = entry.remove().upgrade() {
-                return Some(partition);
-            }
-        }
-        None
+    fn take_due(&mut self, now: Moment) -> Option<Arc<Flusher>> {
+        let entry = self.by_due.first_entry().filter(|entry| entry.key().0 <= now)?;
+        Some(entry.remove())
     }
 }
 
@@ -117,15 +147,17 @@ impl Flushes {
         loop {
             let due = {
                 let mut pending = self.pending.lock();
-                while let Ok(Flush::Partition(partition)) = self.receiver.try_recv() {
-                    pending.add(partition);
+                while let Ok(Flush::Partition(flusher)) = self.receiver.try_recv() {
+                    pending.add(flusher, now);
                 }
                 match pending.take_due(now) {
                     Some(due) => due,
                     None => return pending.next(),
                 }
             };
-            flush(&due, now);
+            if let Some(again) = due.run(now) {
+                self.pending.lock().put(due, again);
+            }
         }
     }
 
@@ -134,27 +166,21 @@ impl Flushes {
         let mut pending = Pending::default();
         loop {
             let now = clock.monotonic();
-            while let Some(partition) = pending.take_due(now) {
-                flush(&partition, now);
+            while let Some(due) = pending.take_due(now) {
+                if let Some(again) = due.run(now) {
+                    pending.put(due, again);
+                }
             }
             let received = match pending.next() {
                 Some(due) => self.receiver.recv_timeout(due.since(clock.monotonic())).ok(),
                 None => self.receiver.recv().ok(),
             };
             match received {
-                Some(Flush::Partition(partition)) => pending.add(partition),
+                Some(Flush::Partition(flusher)) => pending.add(flusher, clock.monotonic()),
                 Some(Flush::Stop) => return,
                 None => {}
             }
         }
-    }
-}
-
-/// Syncs a partition, where nobody else has meanwhile.
-fn flush(partition: &Partition, now: Moment) {
-    if partition.flush_due().is_some_and(|due| due <= now) {
-        // A sync that fails fences the partition, which traces it and tells whoever comes next.
-        drop(partition.sync());
     }
 }
 

@@ -30,7 +30,12 @@ const WINDOW_BYTES_LEAST: u64 = WINDOW_BYTES / 2;
 /// What one sync has to cover.
 struct Due {
     end: Offset,
-    files: Vec<Arc<SegmentReader>>,
+    /// Of the shared sync: a truncation or a reopen begins another, in which nothing of this counts.
+    generation: u64,
+    /// Segments that take no more bytes.
+    sealed: Vec<Arc<SegmentReader>>,
+    /// The one that does: what comes while it is synced is another sync's.
+    active: Option<Arc<SegmentReader>>,
     /// Where the directory has to be synced: which names there were, by the active segment and what was removed.
     directory: Option<(Offset, u64)>,
 }
@@ -160,16 +165,21 @@ impl Inner {
             self.check_writable()?;
             self.due(&mut writer)?
         };
-        for file in &due.files {
+        self.sync_due(&due)?;
+        if !due.sealed.is_empty() || due.directory.is_some() {
+            self.forget_synced(&mut self.writer.lock(), &due);
+        }
+        Ok(due.end.0)
+    }
+
+    fn sync_due(&self, due: &Due) -> Result<()> {
+        for file in due.sealed.iter().chain(&due.active) {
             file.sync().map_err(|error| self.poison(error))?;
         }
         if due.directory.is_some() {
             self.home.sync_directory().map_err(|error| self.poison(error))?;
         }
-        if due.files.len() > 1 || due.directory.is_some() {
-            forget_synced(&mut self.writer.lock(), &due);
-        }
-        Ok(due.end.0)
+        Ok(())
     }
 
     /// Takes what is to be synced out of the writer; fills the window so that one sync covers it too.
@@ -182,33 +192,42 @@ impl Inner {
             }
         }
         self.unsynced_since.store(0, Ordering::Release);
-        let mut files = writer.unsynced.clone();
-        files.push(Arc::clone(writer.active.reader()));
+        let (sealed, active) = (writer.unsynced.clone(), Some(Arc::clone(writer.active.reader())));
         let directory = writer.directory_dirty.then(|| names_of(writer));
-        Ok(Due { end: self.picture.end(), files, directory })
+        Ok(Due { end: self.picture.end(), generation: self.sync.generation(), sealed, active, directory })
     }
 
     /// Syncs the sealed segments that are not, outside of the lock; answers how many. The recovery point follows.
     pub(super) fn sync_sealed(&self) -> Result<usize> {
-        let (due, generation) = {
+        let due = {
             let writer = self.writer.lock();
             self.check_writable()?;
             let directory = writer.directory_dirty.then(|| names_of(&writer));
-            let (files, end) = (writer.unsynced.clone(), writer.active.base_offset());
-            (Due { end, files, directory }, self.sync.generation())
+            // An append that failed may have left an empty segment that begins behind the end.
+            let end = writer.active.base_offset().min(self.picture.end());
+            let generation = self.sync.generation();
+            Due { end, generation, sealed: writer.unsynced.clone(), active: None, directory }
         };
-        for segment in &due.files {
-            segment.sync().map_err(|error| self.poison(error))?;
-        }
-        if due.directory.is_some() {
-            self.home.sync_directory().map_err(|error| self.poison(error))?;
-        }
+        self.sync_due(&due)?;
         let mut writer = self.writer.lock();
-        forget_synced(&mut writer, &due);
-        if self.sync.generation() == generation && !due.files.is_empty() {
+        if self.forget_synced(&mut writer, &due) && !due.sealed.is_empty() {
             self.sync.raise(due.end.0);
         }
-        Ok(due.files.len())
+        Ok(due.sealed.len())
+    }
+
+    /// What was synced need not be again. Until then it stays noted, for whoever syncs or closes meanwhile. The segment
+    /// that was the active one may have grown behind its sync and been sealed: if it is noted, it stays so. Answers
+    /// whether the sync counts.
+    fn forget_synced(&self, writer: &mut Writer, due: &Due) -> bool {
+        if self.sync.generation() != due.generation {
+            return false;
+        }
+        writer.unsynced.retain(|segment| !due.sealed.iter().any(|synced| Arc::ptr_eq(segment, synced)));
+        if due.directory.is_some_and(|names| names == names_of(writer)) {
+            writer.directory_dirty = false;
+        }
+        true
     }
 
     /// Fences the partition: what the disk holds is not known any more. Returns the error to give to the caller.
@@ -292,14 +311,6 @@ impl Inner {
         writer.active.reader().sync()?;
         self.home.sync_directory()?;
         self.home.write_epochs(writer.epochs.entries())
-    }
-}
-
-/// What was synced need not be again. Until then it stays noted, for whoever syncs or closes meanwhile.
-fn forget_synced(writer: &mut Writer, due: &Due) {
-    writer.unsynced.retain(|segment| !due.files.iter().any(|synced| Arc::ptr_eq(segment, synced)));
-    if due.directory.is_some_and(|names| names == names_of(writer)) {
-        writer.directory_dirty = false;
     }
 }
 

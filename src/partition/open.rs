@@ -140,7 +140,19 @@ impl PartitionBuilder {
         }
         .load()?;
         let now = self.clock.monotonic();
-        let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        let Loaded {
+            active,
+            view,
+            marks,
+            epochs,
+            epoch,
+            history,
+            transactions,
+            synced,
+            unsynced,
+            directory_dirty,
+            recovery,
+        } = loaded;
         let settings = Settings::new(&self.config);
         let commits = self.config.commits;
         let writer = Writer {
@@ -149,10 +161,11 @@ impl PartitionBuilder {
             active,
             epochs,
             epoch,
+            rewinds: 0,
             history,
-            directory_dirty: !unsynced.is_empty(),
+            directory_dirty,
             unsynced,
-            retired: Vec::new(),
+            unretired: Vec::new(),
             retired_count: 0,
             last_checkpoint: now,
             idle: (marks.end, now),
@@ -175,6 +188,7 @@ impl PartitionBuilder {
             health: AtomicU8::new(Health::Open as u8),
             poison: Mutex::new(None),
             holds: Arc::new(Holds::new()),
+            retired: Mutex::new(Vec::new()),
             recovery: Mutex::new(Arc::new(recovery)),
         };
         inner.stored(marks.high_watermark);
@@ -225,13 +239,27 @@ impl Partition {
             *inner.poison.lock() = None;
             inner.poison(error)
         })?;
-        let Loaded { active, view, marks, epochs, epoch, history, transactions, synced, unsynced, recovery } = loaded;
+        let Loaded {
+            active,
+            view,
+            marks,
+            epochs,
+            epoch,
+            history,
+            transactions,
+            synced,
+            unsynced,
+            directory_dirty,
+            recovery,
+        } = loaded;
+        writer.rewinds += 1;
         writer.active = active;
         writer.epochs = epochs;
         writer.epoch = epoch;
         writer.history = history;
-        writer.directory_dirty = !unsynced.is_empty();
+        writer.directory_dirty = directory_dirty;
         writer.unsynced = unsynced;
+        writer.unretired.clear(); // the loader has removed them
         writer.index_dropped = false;
         *inner.transactions.lock() = transactions;
         inner.transactional.store(history.transactions, Ordering::Release);

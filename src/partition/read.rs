@@ -354,11 +354,9 @@ fn read_view(view: &View, marks: Marks, offset: Offset, options: ReadOptions) ->
     };
     let mut index = view.segment_of(offset);
     while let Some(segment) = view.segments.get(index).filter(|_| fetched.next < bound) {
-        let read = segment.read(fetched.next, options.max_bytes, &bounds(view, index, bound))?;
+        let limits = ReadBounds { end: marks.end, ..bounds(view, index, bound) };
+        let read = segment.read(fetched.next, options.max_bytes, &limits)?;
         fetched.next = read.next.max(fetched.next);
-        if read.batches.is_empty() {
-            fetched.next = fetched.next.min(bound);
-        }
         if !read.batches.is_empty() {
             fetched.batches = read.batches;
             fetched.segment = Some(Arc::clone(segment));
@@ -406,7 +404,13 @@ fn check_range(view: &View, marks: Marks, offset: Offset) -> Result<()> {
 }
 
 pub(super) fn bounds(view: &View, index: usize, up_to: Offset) -> ReadBounds<'_> {
-    ReadBounds { up_to, next_base: view.next_base(index), epochs: Some(&view.epochs), contiguous: view.contiguous }
+    ReadBounds {
+        up_to,
+        next_base: view.next_base(index),
+        epochs: Some(&view.epochs),
+        contiguous: view.contiguous,
+        ..ReadBounds::default()
+    }
 }
 
 /// Which batches belong to aborted transactions (FORMATS 10, SEMANTICS 7.1); empty where none does.
@@ -460,7 +464,8 @@ fn find_in_view(view: &View, marks: Marks, timestamp: Timestamp) -> Result<Optio
         if segment.largest_timestamp()?.is_none_or(|largest| largest < timestamp) {
             continue;
         }
-        let found = segment.find_timestamp(timestamp, view.log_start, &bounds(view, index, bound))?;
+        let limits = ReadBounds { end: marks.end, ..bounds(view, index, bound) };
+        let found = segment.find_timestamp(timestamp, view.log_start, &limits)?;
         if let Some((timestamp, offset, leader_epoch)) = found {
             return Ok(Some(Found { timestamp, offset, leader_epoch }));
         }

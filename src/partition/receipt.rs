@@ -3,7 +3,7 @@
 
 use std::sync::Weak;
 
-use super::{Appended, Inner, Partition};
+use super::{Appended, Health, Inner, Partition};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::sync::{Arc, Signal};
@@ -94,6 +94,11 @@ impl Partition {
     /// When what nobody waits for has to be synced; `None` where there is nothing.
     pub(crate) fn flush_due(&self) -> Option<Moment> {
         self.inner.flush_due()
+    }
+
+    /// Whether it is neither closed nor fenced.
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.inner.health() == Health::Open
     }
 
     /// Has `signal` raised by whatever becomes readable here, and by a change of the partition's health, until the

@@ -10,6 +10,7 @@
 
 use super::append::NO_OFFSETS_LEFT;
 use super::{Appended, Inner, Partition, Writer};
+use crate::epochs::Epochs;
 use crate::error::{Corruption, Error, Result};
 use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::types::{LeaderEpoch, Offset};
@@ -23,8 +24,8 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::InvalidBatch`] where one is damaged or steps back, [`Error::UnexpectedEnd`] where the first begins
-    /// below the end, [`Error::BatchTooLarge`] where one does not fit a segment, and what [`Partition::append`]
-    /// answers about the partition. A batch before the one that failed may have been appended.
+    /// below the end, [`Error::BatchTooLarge`] where one does not fit a segment: then nothing is changed. Besides, what
+    /// [`Partition::append`] answers about the partition; a batch before the one that failed may have been appended.
     pub fn append_replica(&self, batches: &[u8], epoch: LeaderEpoch) -> Result<Appended<'_>> {
         self.inner.check_writable()?;
         let headers = parse_replica(batches, epoch)?;
@@ -45,13 +46,17 @@ impl Inner {
     fn append_replica(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<Offset> {
         let end = self.picture.end();
         let Some(first) = headers.first() else { return Ok(end) };
+        let limit = u64::from(writer.config.segment_bytes);
+        if let Some(large) = headers.iter().find(|header| header.size() > limit) {
+            return Err(Error::BatchTooLarge { size: large.size(), limit });
+        }
         if first.base_offset() < end && !self.replace_empty(writer, first)? {
             return Err(Error::UnexpectedEnd { expected: first.base_offset(), end });
         }
         let mut rest = bytes;
         let mut pending = headers;
         while !pending.is_empty() {
-            let (count, size) = fitting(pending, u64::from(writer.config.segment_bytes))?;
+            let (count, size) = fitting(pending, limit);
             let (set, behind) = pending.split_at(count);
             let (set_bytes, rest_bytes) = rest.split_at(size);
             self.prepare_replica_set(writer, set, set_bytes.len() as u64)?;
@@ -72,9 +77,11 @@ impl Inner {
         Ok(true)
     }
 
-    /// Everything that has to be durable before a replica's batches are written.
+    /// Everything that has to be durable before a replica's batches are written. What can be refused is, before anything
+    /// is.
     fn prepare_replica_set(&self, writer: &mut Writer, set: &[BatchHeader], bytes: u64) -> Result<()> {
         let Some(first) = set.first() else { return Ok(()) };
+        let epochs = self.epochs_with(writer, set)?;
         let mut due = self.picture.end();
         let mut history = writer.history;
         for header in set {
@@ -83,27 +90,29 @@ impl Inner {
             due = header.next_offset();
         }
         self.note(writer, history)?;
-        self.assign_epochs(writer, set)?;
+        if epochs != writer.epochs {
+            let latest = epochs.latest().unwrap_or_default();
+            self.replace_epochs(writer, epochs)?;
+            writer.epoch = writer.epoch.max(latest);
+        }
         self.roll_for(writer, first.base_offset(), bytes, set)
     }
 
-    /// Makes the epochs that the batches bring durable. An epoch that was begun here and has no record yet gives way.
-    fn assign_epochs(&self, writer: &mut Writer, set: &[BatchHeader]) -> Result<()> {
+    /// The epochs with those that the batches bring. An epoch that was begun here and has no record yet gives way.
+    fn epochs_with(&self, writer: &Writer, set: &[BatchHeader]) -> Result<Epochs> {
         let mut epochs = writer.epochs.clone();
         let first = set.iter().find_map(BatchHeader::leader_epoch);
         // An append that failed may have left an epoch that was to begin behind the end.
-        let mut changed = epochs.truncate_from_end(self.picture.end().plus(1));
+        epochs.truncate_from_end(self.picture.end().plus(1));
         if first.is_some_and(|first| epochs.latest().is_some_and(|latest| first < latest)) {
-            changed |= epochs.truncate_from_end(self.picture.end());
+            epochs.truncate_from_end(self.end_of_records()?);
         }
         for header in set {
-            if let Some(epoch) =
-                header.leader_epoch().filter(|epoch| epochs.latest().is_none_or(|latest| *epoch > latest))
-            {
-                changed |= epochs.assign(epoch, header.base_offset());
+            let is_later = |epoch: &LeaderEpoch| epochs.latest().is_none_or(|latest| *epoch > latest);
+            if let Some(epoch) = header.leader_epoch().filter(is_later) {
+                epochs.assign(epoch, header.base_offset());
             }
         }
-        let latest = epochs.latest();
         for header in set.iter().filter(|header| header.leader_epoch().is_some()) {
             let (found, expected) = (header.leader_epoch(), epochs.at(header.base_offset()));
             if found != expected {
@@ -111,34 +120,43 @@ impl Inner {
                 return Err(Error::InvalidBatch { position: 0, reason });
             }
         }
-        if !changed {
-            return Ok(());
+        Ok(epochs)
+    }
+
+    /// The offset behind the last record. The end of the log lies behind it where an empty segment stands behind a gap.
+    fn end_of_records(&self) -> Result<Offset> {
+        let (view, end) = (self.picture.view(), self.picture.end());
+        match view.segments.as_slice() {
+            [.., before, active] if active.size() == 0 => Ok(before.end_before(end)?.max(view.log_start)),
+            _ => Ok(end),
         }
-        writer.epoch = writer.epoch.max(latest.unwrap_or_default());
-        self.replace_epochs(writer, epochs)
     }
 }
 
-/// How many of the batches fit one segment together, and their bytes. At least one does, or it is an error.
-fn fitting(headers: &[BatchHeader], segment_bytes: u64) -> Result<(usize, usize)> {
+/// The offsets in a segment are at most this far from its base: its indexes count them from there, in 31 bits.
+const OFFSETS_FROM_BASE_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+
+/// How many of the batches fit one segment together, by their bytes and their offsets, and their bytes. One does by
+/// itself.
+fn fitting(headers: &[BatchHeader], segment_bytes: u64) -> (usize, usize) {
+    let base = headers.first().map_or(Offset::ZERO, BatchHeader::base_offset);
     let mut count = 0;
     let mut size = 0_u64;
     for header in headers {
-        if size + header.size() > segment_bytes {
+        let is_far = header.last_offset().0 - base.0 > OFFSETS_FROM_BASE_MAX;
+        if count > 0 && (is_far || size + header.size() > segment_bytes) {
             break;
         }
         size += header.size();
         count += 1;
     }
-    match headers.first() {
-        Some(first) if count == 0 => Err(Error::BatchTooLarge { size: first.size(), limit: segment_bytes }),
-        _ => Ok((count, usize::try_from(size).unwrap_or(usize::MAX))),
-    }
+    (count, usize::try_from(size).unwrap_or(usize::MAX))
 }
 
-/// Checks a replica's piece of a log: framing, checksums, order. Whole batches up to `epoch` count.
+/// Checks a replica's piece of a log: framing, checksums, order of offsets and epochs. Whole batches up to `epoch` count.
 fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
     let mut headers: Vec<BatchHeader> = Vec::new();
+    let mut latest: Option<LeaderEpoch> = None;
     let mut position = 0_usize;
     while bytes.len() - position >= HEADER_BYTES {
         let rest = &bytes[position..];
@@ -158,6 +176,12 @@ fn parse_replica(bytes: &[u8], epoch: LeaderEpoch) -> Result<Vec<BatchHeader>> {
         if header.base_offset() < due {
             return Err(invalid(Corruption::Order { found: header.base_offset().to_i64(), expected: due }));
         }
+        if let (Some(found), Some(expected)) = (header.leader_epoch(), latest)
+            && found < expected
+        {
+            return Err(invalid(Corruption::Epoch { found: found.0, expected: latest }));
+        }
+        latest = latest.max(header.leader_epoch());
         headers.push(header);
         position += size;
     }

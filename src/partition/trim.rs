@@ -14,7 +14,7 @@ use super::{Inner, Partition, Writer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::segment::SegmentReader;
-use crate::sync::Mutex;
+use crate::sync::{Arc as Pointer, Mutex};
 use crate::trace;
 use crate::types::{Offset, Timestamp};
 
@@ -134,18 +134,22 @@ impl Partition {
     /// Removes segments from the front while `goes` says so of the first one, whatever the policy, as far as the
     /// high watermark has passed them and nothing holds them.
     ///
+    /// No lock is held while the rule is asked: it may call the partition. A segment that has changed since the rule
+    /// was asked about it stays, and so does what the rule has taken a hold on.
+    ///
     /// # Errors
     /// [`Error::Io`].
     pub fn remove_while(&self, mut goes: impl FnMut(&SegmentSummary) -> bool) -> Result<Vec<Removed>> {
         let inner = &*self.inner;
         inner.check_writable()?;
+        let (seen, asked) = inner.removable()?;
+        let count = asked.iter().take_while(|summary| goes(summary)).count();
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
-        let summaries = inner.summaries();
-        let limits = inner.limits();
-        let all = Policy { bytes: Some(0), age: None };
-        let most = retention::plan(&summaries, all, limits, Timestamp(0), |_| Ok(Timestamp(0)))?.len();
-        let count = summaries.iter().take(most).take_while(|summary| goes(summary)).count();
+        let (view, removable) = inner.removable()?;
+        let first = asked.iter().zip(&removable).zip(seen.segments.iter().zip(&view.segments));
+        let same = first.take_while(|((asked, now), (seen, there))| asked == now && Arc::ptr_eq(seen, there)).count();
+        let count = count.min(same);
         inner.remove_segments(&mut writer, &vec![RemovalReason::Host; count], inner.picture.view().log_start)
     }
 }
@@ -187,6 +191,16 @@ impl Inner {
         }
     }
 
+    /// The segments that may go from the front at all, and the view that they are the first of.
+    fn removable(&self) -> Result<(Pointer<View>, Vec<SegmentSummary>)> {
+        let (view, marks) = self.picture.load();
+        let mut summaries = summaries_of(&view, marks.end);
+        let everything = Policy { bytes: Some(0), age: None };
+        let most = retention::plan(&summaries, everything, self.limits(), Timestamp(0), |_| Ok(Timestamp(0)))?.len();
+        summaries.truncate(most);
+        Ok((view, summaries))
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             log_start: self.picture.view().log_start,
@@ -196,14 +210,7 @@ impl Inner {
     }
 
     fn summaries(&self) -> Vec<SegmentSummary> {
-        let view = self.picture.view();
-        let end = self.picture.end();
-        let one = |(index, segment): (usize, &Arc<SegmentReader>)| SegmentSummary {
-            base_offset: segment.base_offset(),
-            end_offset: view.next_base(index).unwrap_or(end),
-            bytes: segment.size(),
-        };
-        view.segments.iter().enumerate().map(one).collect()
+        summaries_of(&self.picture.view(), self.picture.end())
     }
 
     /// The log begins at `start` from now on; segments that lie below it go.
@@ -221,7 +228,8 @@ impl Inner {
     }
 
     /// Takes as many segments as there are reasons from the front. The log starts at `start`, or where the first
-    /// segment that stays begins, whichever is later.
+    /// segment that stays begins, whichever is later; where none goes, at `start`: a gap before the first segment is
+    /// still to be passed by the high watermark.
     fn remove_segments(&self, writer: &mut Writer, reasons: &[RemovalReason], start: Offset) -> Result<Vec<Removed>> {
         let summaries = self.summaries();
         if reasons.len() == summaries.len() {
@@ -229,11 +237,11 @@ impl Inner {
         }
         let view = self.picture.view();
         let gone: Vec<_> = view.segments.iter().take(reasons.len()).cloned().collect();
-        let first_base = view.segments.get(reasons.len()).map_or(start, |segment| segment.base_offset());
-        let start = start.max(first_base);
-        if start == view.log_start && gone.is_empty() {
+        if gone.is_empty() && start <= view.log_start {
             return Ok(Vec::new());
         }
+        let first_kept = view.segments.get(gone.len()).filter(|_| !gone.is_empty());
+        let start = first_kept.map_or(start, |segment| start.max(segment.base_offset()));
         let mut epochs = writer.epochs.clone();
         epochs.truncate_from_start(start);
         let noted = self.home.write(Mark::LogStart, start).and_then(|()| self.home.write_epochs(epochs.entries()));
@@ -253,7 +261,13 @@ impl Inner {
         self.stored_again();
         writer.unsynced.retain(|segment| !gone.iter().any(|other| Arc::ptr_eq(segment, other)));
         self.changed.notify();
-        self.retire_all(writer, &gone)?;
+        // It has taken effect: a file that cannot be renamed now is renamed later.
+        for segment in gone {
+            if let Err(error) = self.retire_all(writer, std::slice::from_ref(&segment)) {
+                trace::warn(&self.home.directory, || format!("a removed segment keeps its name for now: {error}"));
+                writer.unretired.push(segment);
+            }
+        }
         let removed = |(summary, reason): (&SegmentSummary, &RemovalReason)| Removed {
             base_offset: summary.base_offset,
             end_offset: summary.end_offset,
@@ -268,6 +282,22 @@ impl Inner {
         self.stored(self.picture.high_watermark());
     }
 
+    /// Tries again to rename the files of removed segments. Those whose place in the log is taken again have been dealt
+    /// with by the truncation that gave it away.
+    pub(super) fn retire_leftovers(&self, writer: &mut Writer) {
+        let start = self.picture.view().segments.first().map_or(Offset::ZERO, |segment| segment.base_offset());
+        for segment in std::mem::take(&mut writer.unretired) {
+            writer.retired_count += 1;
+            if segment.base_offset() >= start {
+                continue;
+            }
+            match segment.retire(writer.retired_count) {
+                Ok(()) => writer.directory_dirty = true,
+                Err(_) => writer.unretired.push(segment),
+            }
+        }
+    }
+
     /// Renames the files of segments that left the view. One that cannot be renamed is removed by the next open.
     pub(super) fn retire_all(&self, writer: &mut Writer, gone: &[Arc<SegmentReader>]) -> Result<()> {
         writer.directory_dirty |= !gone.is_empty();
@@ -275,13 +305,22 @@ impl Inner {
         let mut outcome = Ok(());
         for segment in gone {
             let retired = Retired { reader: Arc::downgrade(segment), bytes: segment.size(), since: now };
-            writer.retired.push(retired);
+            self.retired.lock().push(retired);
             writer.retired_count += 1;
             let base = segment.base_offset();
             trace::info(&self.home.directory, || format!("removed the segment at offset {base}"));
             outcome = outcome.and(segment.retire(writer.retired_count));
         }
-        writer.retired.retain(|retired| retired.reader.strong_count() > 0);
+        self.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
         outcome
     }
+}
+
+fn summaries_of(view: &View, end: Offset) -> Vec<SegmentSummary> {
+    let one = |(index, segment): (usize, &Arc<SegmentReader>)| SegmentSummary {
+        base_offset: segment.base_offset(),
+        end_offset: view.next_base(index).unwrap_or(end),
+        bytes: segment.size(),
+    };
+    view.segments.iter().enumerate().map(one).collect()
 }

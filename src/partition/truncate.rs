@@ -1,5 +1,8 @@
 //! Taking records away from the end.
 //!
+//! Behind a gap the log ends before the offset at which it is cut: where, is found out before anything is changed, and
+//! everything goes by that.
+//!
 //! The order makes every crash leave a prefix of the log that was there: the recovery point is lowered on the disk
 //! first, so that nothing that is appended later is taken for synced; then the marks are lowered, so that no reader
 //! goes beyond; whole segments go from the highest base down, each durable before the next; the segment that holds
@@ -15,10 +18,11 @@ use super::read::bounds;
 use super::view::View;
 use super::{Inner, Partition, Writer};
 use crate::config::Commits;
+use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentReader};
 use crate::trace;
-use crate::types::Offset;
+use crate::types::{LeaderEpoch, Offset};
 
 /// Whether a truncation may take back what readers have seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,25 +37,35 @@ pub enum Force {
 
 impl Partition {
     /// Removes the records at `offset` and above, by whole batches: the batch that holds `offset` goes too. Answers
-    /// the end afterwards, which is durable. An offset at or beyond the end changes nothing.
+    /// the end afterwards, which is durable: behind the last record that is left, so below `offset` where that lies in a
+    /// gap. An offset at or beyond the end takes no record; where the host commits, an epoch that was begun at the end and
+    /// has no record is forgotten there too (its number is not given again), as a follower's next fetch needs it.
+    ///
+    /// A forced cut below the high watermark begins a leader epoch where the log decides for itself, so that readers who
+    /// have seen what goes are told ([`Error::Truncated`]). Where the batch that holds `offset` is damaged, the log ends
+    /// with the last sound batch before the damage: so a log is cut at what [`Error::Corrupt`] names, and what was there
+    /// is appended again from a copy.
     ///
     /// # Errors
-    /// [`Error::BelowHighWatermark`] where readers may have seen what would go, unless it is forced; [`Error::Io`]:
-    /// the partition is poisoned then, and a reopen finds a prefix of what was there.
+    /// [`Error::BelowHighWatermark`] where the log would end below the high watermark, unless it is forced: readers may
+    /// have seen what would go, or stand where other records would come; [`Error::Io`]: the partition is poisoned then,
+    /// and a reopen finds a prefix of what was there.
     pub fn truncate_from(&self, offset: Offset, force: Force) -> Result<Offset> {
         let inner = &*self.inner;
         inner.check_writable()?;
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
         let end = inner.picture.end();
-        if offset < end {
+        if offset >= end {
+            inner.forget_empty_epoch(&mut writer, end)?;
+        } else {
             // A sync under way would raise the high watermark after it was looked at, and answer whoever waits.
             inner.sync.void(end.0);
             let high_watermark = inner.picture.high_watermark();
             let view = inner.picture.view();
-            let to = inner.batch_boundary(&view, offset)?;
+            let to = inner.end_of_cut(&view, offset)?;
             if to < high_watermark && force == Force::No {
-                return Err(Error::BelowHighWatermark { requested: offset, high_watermark });
+                return Err(Error::BelowHighWatermark { requested: to, high_watermark });
             }
             inner.truncate(&mut writer, &view, to).map_err(|error| inner.poison(error))?;
             trace::info(&inner.home.directory, || format!("truncated from {end} to {to}"));
@@ -63,17 +77,47 @@ impl Partition {
 }
 
 impl Inner {
-    /// Where the batch that holds `offset` begins; an offset below the log begins everything anew there.
-    fn batch_boundary(&self, view: &View, offset: Offset) -> Result<Offset> {
+    /// Where the log ends once it is cut at the batch that holds `offset`: behind the record before; where the batch is
+    /// damaged, behind the last sound one before it. An offset below the log begins everything anew there.
+    fn end_of_cut(&self, view: &View, offset: Offset) -> Result<Offset> {
         let index = view.segment_of(offset);
-        let Some(segment) = view.segments.get(index) else { return Ok(offset) };
+        let Some(segment) = view.segments.get(index).filter(|segment| segment.base_offset() <= offset) else {
+            return Ok(offset);
+        };
         let limit = bounds(view, index, self.picture.end());
-        let batch = segment.batch_at(offset, &limit)?;
-        Ok(batch.map_or(offset, |batch| batch.base_offset().min(offset)))
+        match segment.batch_at(offset, &limit) {
+            Ok(batch) => segment.end_before(batch.map_or(offset, |batch| batch.base_offset().min(offset))),
+            Err(Error::Corrupt { .. }) => Ok(segment.sound_end(offset)?.max(view.log_start.min(offset))),
+            Err(error) => Err(error),
+        }
     }
 
-    /// The log ends at `to` from now on.
+    /// Forgets the epoch that was begun at the end and has no record, where a host decides on epochs.
+    fn forget_empty_epoch(&self, writer: &mut Writer, end: Offset) -> Result<()> {
+        let mut epochs = writer.epochs.clone();
+        if self.commits == Commits::ByHost && epochs.truncate_from_end(end) {
+            self.replace_epochs(writer, epochs)?;
+        }
+        Ok(())
+    }
+
+    /// The epochs of a log that is cut at `to`. What readers have seen and is taken back ends with its epoch, where nobody
+    /// else decides on epochs.
+    fn epochs_after(&self, writer: &Writer, to: Offset) -> Epochs {
+        let mut epochs = writer.epochs.clone();
+        epochs.truncate_from_end(to);
+        let was_seen = to.max(self.picture.view().log_start) < self.picture.high_watermark();
+        if let Some(next) = writer.epoch.0.checked_add(1).filter(|_| was_seen && self.commits == Commits::WhenStored) {
+            epochs.assign(LeaderEpoch(next), to);
+        }
+        epochs
+    }
+
+    /// The log ends at `to`, where a record ended or a segment begins, from now on.
     fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
+        writer.rewinds += 1;
+        let epochs = self.epochs_after(writer, to);
+        self.note_epoch(writer, &epochs)?;
         self.home.write(Mark::RecoveryPoint, self.recovery_point().min(to))?;
         self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
@@ -90,17 +134,10 @@ impl Inner {
         self.remove_strays(view)?;
         self.retire_from_the_end(writer, gone)?;
         match kept.split_last() {
-            None => self.begin_at(writer, to),
+            None => self.begin_at(writer, to, epochs),
             Some((cut, before)) => {
                 self.cut(writer, cut, to)?;
-                // Behind a gap the log ends before the offset at which it was cut.
-                let end = writer.active.closed_end()?.unwrap_or(to).min(to);
-                if end < view.log_start.min(to) {
-                    self.home.write(Mark::LogStart, end)?;
-                }
-                self.picture.lower(end);
-                self.sync.reset(self.sync.synced().min(end.0), end.0);
-                self.publish_truncated(writer, before, end)
+                self.publish_truncated(writer, before, to, epochs)
             }
         }
     }
@@ -133,15 +170,16 @@ impl Inner {
     /// Everything goes; the log begins anew, empty, at `to`, which is below its start.
     pub(super) fn restart_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
         let view = self.picture.view();
-        self.truncate(writer, &view, to)
+        let end = self.end_of_cut(&view, to)?;
+        self.truncate(writer, &view, end)
     }
 
     /// No segment is left: the first one begins at `to`.
-    fn begin_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+    fn begin_at(&self, writer: &mut Writer, to: Offset, epochs: Epochs) -> Result<()> {
         let home = &self.home;
         writer.active = Segment::create(&home.storage, &home.directory, to, &writer.segment_config, self.clock.wall())?;
         home.sync_directory()?;
-        self.publish_truncated(writer, &[], to)
+        self.publish_truncated(writer, &[], to, epochs)
     }
 
     /// Highest base first, each durable before the next.
@@ -166,10 +204,17 @@ impl Inner {
     }
 
     /// The view that ends with the active segment, and what follows from the new end.
-    fn publish_truncated(&self, writer: &mut Writer, before: &[Arc<SegmentReader>], to: Offset) -> Result<()> {
+    fn publish_truncated(
+        &self,
+        writer: &mut Writer,
+        before: &[Arc<SegmentReader>],
+        to: Offset,
+        epochs: Epochs,
+    ) -> Result<()> {
         self.home.remove_snapshots_above(to)?;
-        writer.epochs.truncate_from_end(to);
-        self.home.write_epochs(writer.epochs.entries())?;
+        self.home.write_epochs(epochs.entries())?;
+        writer.epoch = writer.epoch.max(epochs.latest().unwrap_or_default());
+        writer.epochs = epochs;
         let segments = before.iter().chain([writer.active.reader()]).cloned().collect();
         let epochs = writer.epochs.entries().to_vec();
         writer.index_dropped = false;
@@ -178,7 +223,22 @@ impl Inner {
             view.epochs = epochs;
             view.log_start = view.log_start.min(to);
         }));
-        self.stored(self.picture.high_watermark());
+        self.settle_kept(writer, to)
+    }
+
+    /// The segment that was cut is synced. A synced partition syncs what is kept before it too, for nobody may be left who
+    /// asks for it; so what is kept is stored.
+    fn settle_kept(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        if self.is_synced() {
+            for segment in writer.unsynced.drain(..) {
+                segment.sync()?;
+            }
+        }
+        if writer.unsynced.is_empty() {
+            writer.directory_dirty = false;
+            self.sync.raise(to.0);
+        }
+        self.stored(if self.is_synced() { to } else { self.picture.high_watermark() });
         Ok(())
     }
 }

@@ -34,11 +34,6 @@ pub(super) struct Lane {
     id: TopicId,
     number: u32,
     partition: Partition,
-    /// The largest batch that the partition takes.
-    batch_bytes_limit: u64,
-    /// A batch that has reached this many bytes takes no more records.
-    batch_bytes: usize,
-    needs_keys: bool,
     fill: Mutex<Option<Open>>,
     send: Mutex<Sending>,
 }
@@ -81,16 +76,12 @@ pub(super) struct Sent {
 
 impl Lane {
     pub(super) fn new(accumulator: &Arc<Accumulator>, topic: &Topic, number: u32, partition: &Partition) -> Arc<Self> {
-        let limit = partition.batch_limit();
         Arc::new(Self {
             accumulator: Arc::clone(accumulator),
             topic: Arc::clone(&topic.name),
             id: topic.id,
             number,
             partition: partition.clone(),
-            batch_bytes_limit: limit,
-            batch_bytes: accumulator.settings.batch_bytes.min(usize::try_from(limit).unwrap_or(usize::MAX)),
-            needs_keys: partition.needs_keys(),
             fill: Mutex::new(None),
             send: Mutex::default(),
         })
@@ -104,14 +95,20 @@ impl Lane {
         self.accumulator.settings.acks
     }
 
+    /// A batch that has reached this many bytes takes no more records. The topic's settings may change.
+    fn batch_bytes(&self) -> usize {
+        let limit = usize::try_from(self.partition.batch_limit()).unwrap_or(usize::MAX);
+        self.accumulator.settings.batch_bytes.min(limit)
+    }
+
     /// Refuses a record that no batch of the partition can hold. How far compression gets it down shows only when it
     /// is done.
     #[inline]
     pub(super) fn check(&self, record: &Record<'_>, compression: Compression) -> Result<()> {
-        if record.timestamp.is_some() || self.needs_keys {
+        if record.timestamp.is_some() || self.partition.needs_keys() {
             self.partition.check_record(record.key.is_some(), record.timestamp)?;
         }
-        let limit = self.batch_bytes_limit;
+        let limit = self.partition.batch_limit();
         if compression == Compression::None && record.size_bytes_max() + HEADER_BYTES > limit {
             let size = record.batch_size_bytes();
             if size > limit {
@@ -150,13 +147,13 @@ impl Lane {
             }
         };
         let size = open.buffer.builder.size_bytes();
-        let filled = (size >= self.batch_bytes).then(|| open.batch.key());
+        let filled = (size >= self.batch_bytes()).then(|| open.batch.key());
         Ok(Pushed::Done(Sent { delivery, bytes: size - before, filled, is_due_earlier }))
     }
 
     #[inline]
     fn has_room(&self, open: &Open, record: &Record<'_>, stamp: Timestamp) -> bool {
-        let (builder, limit) = (&open.buffer.builder, self.batch_bytes as u64);
+        let (builder, limit) = (&open.buffer.builder, self.batch_bytes() as u64);
         builder.size_bytes() as u64 + record.size_bytes_max() <= limit || builder.size_with(record, stamp) <= limit
     }
 

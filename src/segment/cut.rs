@@ -37,7 +37,7 @@ impl Segment {
         let rules = Rules::bare(self.reader.base);
         let (offsets, times) = (self.reader.offsets(&rules)?, self.reader.times(&rules)?);
         let transactions = self.reader.transactions()?;
-        let end = self.end_at(bytes, &offsets, &rules)?;
+        let end = self.reader.end_at(bytes, &offsets, &rules)?;
         self.cut_file(bytes).map_err(|e| self.reader.files.error("truncate", Kind::Log, e))?;
         let offsets = OffsetIndex(offsets.0.truncated(|entry| entry.position < bytes && entry.offset < end));
         let times = TimeIndex(times.0.truncated(|entry| entry.offset < end));
@@ -53,26 +53,6 @@ impl Segment {
         self.live = None;
         self.was_cut = true;
         if removed { self.cut_transactions(length) } else { Ok(()) }
-    }
-
-    /// The offset behind the last batch that ends at or before `bytes`.
-    pub(super) fn end_at(&self, bytes: u64, offsets: &OffsetIndex, rules: &Rules<'_>) -> Result<Offset> {
-        let start = offsets.before(bytes).map_or(0, |entry| entry.position);
-        let mut cursor = self.reader.headers(bytes);
-        let (mut at, mut due) = (start, rules.anywhere());
-        let mut end = self.reader.base;
-        while at < bytes {
-            let header = cursor.header(at, rules, due).map_err(|e| self.reader.files.error("read", Kind::Log, e))?;
-            if let Ok(header) = header {
-                end = header.next_offset();
-                at += header.size();
-                due = rules.behind(&header);
-            } else {
-                let next = resync(self.reader.files.log().as_ref(), bytes, at, rules, due, |_| None);
-                at = next.map_err(|e| self.reader.files.error("read", Kind::Log, e))?.unwrap_or(bytes);
-            }
-        }
-        Ok(end)
     }
 
     /// Writes the bytes of the log from `from` on again, in place: after a failed sync, or a crash, nothing else
@@ -91,5 +71,27 @@ impl Segment {
             at += bytes.len() as u64;
         }
         Ok(())
+    }
+}
+
+impl SegmentReader {
+    /// The offset behind the last batch that ends at or before `bytes`.
+    pub(super) fn end_at(&self, bytes: u64, offsets: &OffsetIndex, rules: &Rules<'_>) -> Result<Offset> {
+        let start = offsets.before(bytes).map_or(0, |entry| entry.position);
+        let mut cursor = self.headers(bytes);
+        let (mut at, mut due) = (start, rules.anywhere());
+        let mut end = self.base;
+        while at < bytes {
+            let header = cursor.header(at, rules, due).map_err(|e| self.files.error("read", Kind::Log, e))?;
+            if let Ok(header) = header {
+                end = header.next_offset();
+                at += header.size();
+                due = rules.behind(&header);
+            } else {
+                let next = resync(self.files.log().as_ref(), bytes, at, rules, due, |_| None);
+                at = next.map_err(|e| self.files.error("read", Kind::Log, e))?.unwrap_or(bytes);
+            }
+        }
+        Ok(end)
     }
 }

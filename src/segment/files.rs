@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::record::batch::HEADER_BYTES;
 use crate::storage::{Storage, StorageFile};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trace;
@@ -106,6 +107,13 @@ impl Files {
         &self.directory
     }
 
+    /// How many entries an index of this segment can have: one for each batch, and a last one.
+    pub(super) fn entries_max(&self) -> io::Result<u64> {
+        /// Positions in a `.log` are such numbers.
+        const LOG_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
+        Ok(self.log.len()?.min(LOG_BYTES_MAX) / HEADER_BYTES as u64 + 1)
+    }
+
     /// The path that a file has now.
     pub(super) fn path(&self, kind: Kind) -> PathBuf {
         self.directory.join(match self.retired.get() {
@@ -185,7 +193,8 @@ impl Files {
         match self.slot(kind).map(OnceLock::get) {
             None => self.log.rename(to),
             Some(Some(file)) => file.rename(to),
-            Some(None) => self.storage.rename(from, to),
+            // A reader of an earlier open may hold the file still: what is open is renamed through a handle.
+            Some(None) => self.storage.open(from, 0)?.rename(to),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::rules::{Due, Rules};
 use super::scan::{CHECK_CHUNK_BYTES, overruled};
 use crate::error::{Corruption, Error, Result};
 use crate::record::Rejection;
-use crate::record::batch::{BatchHeader, HEADER_BYTES};
+use crate::record::batch::{BatchHeader, HEADER_BYTES, verify_checksum};
 use crate::record::batches::Batches;
 use crate::types::Offset;
 
@@ -27,6 +27,8 @@ pub(super) struct Wanted<'a> {
     pub(super) from: Offset,
     pub(super) max_bytes: usize,
     pub(super) up_to: Offset,
+    /// No sound batch that follows on `from` ends behind this.
+    pub(super) log_end: Offset,
     /// The published bytes of the segment.
     pub(super) end: u64,
 }
@@ -176,13 +178,17 @@ impl Pass<'_> {
     /// Checks a batch and adds it to what is handed out.
     #[inline]
     fn take(&mut self, header: BatchHeader) -> std::result::Result<(), Stop> {
-        if header.next_offset() > self.wanted.up_to || !self.has_room(&header) {
+        let passes = header.next_offset() > self.wanted.up_to;
+        if (passes && !self.batches.is_empty()) || !self.has_room(&header) {
             return Err(Stop::Enough);
         }
         self.fill(header.size())?;
         if self.is_contradicted(&header)? {
             let found = header.base_offset().to_i64();
             return Err(Corruption::Order { found, expected: self.due.offset }.into());
+        }
+        if passes {
+            return Err(self.end_before(&header));
         }
         if self.batches.is_empty() {
             self.first = self.at;
@@ -192,6 +198,24 @@ impl Pass<'_> {
         self.batches.push(start, header, self.reader.config.decompressed_bytes_max).map_err(Stop::Trouble)?;
         self.next = header.next_offset();
         Ok(())
+    }
+
+    /// Nothing was gathered, and the first batch passes the bound, as its header says: that is an answer only where the
+    /// header is sound. Up to a batch that lies wholly behind the bound there is a gap.
+    #[cold]
+    fn end_before(&mut self, header: &BatchHeader) -> Stop {
+        let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
+        let bytes = self.rest().get(..size).unwrap_or_else(|| self.rest());
+        if let Err(reason) = verify_checksum(bytes, header) {
+            return reason.into();
+        }
+        if header.next_offset() > self.wanted.log_end {
+            return Corruption::Order { found: header.base_offset().to_i64(), expected: self.due.offset }.into();
+        }
+        if header.base_offset() >= self.wanted.up_to {
+            self.next = self.next.max(self.wanted.up_to);
+        }
+        Stop::Enough
     }
 
     /// Whether the batch still fits the answer. Compressed ones count with what they decompressed to as well.

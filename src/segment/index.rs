@@ -52,7 +52,12 @@ impl<E: IndexedEntry, const WORDS: usize> Index<E, WORDS> {
     /// Takes the file as it is; `None` where its form is wrong, or where it is missing.
     pub(super) fn load(base: Offset, files: &Arc<Files>) -> io::Result<Option<Self>> {
         let Some(file) = files.index(E::KIND)? else { return Ok(None) };
-        let bytes = file.read(0..file.len()?)?;
+        let len = file.len()?;
+        // Its length says nothing yet: a damaged one must not be allocated by.
+        if len > files.entries_max()? * E::BYTES as u64 {
+            return Ok(None);
+        }
+        let bytes = file.read(0..len)?;
         let Ok(entries) = check::<E>(&bytes) else { return Ok(None) };
         Ok(Some(Self { base, table: Table::of_file(files, E::KIND, entries.len()) }))
     }

@@ -35,6 +35,9 @@ use crate::types::{LeaderEpoch, Offset};
 pub struct ReadBounds<'a> {
     /// Batches that do not end below this offset are not handed out.
     pub up_to: Offset,
+    /// Where the log ends, where that is known: below it every offset is in a batch that ends there at the latest, or
+    /// in a gap before one.
+    pub end: Offset,
     /// The base of the next segment; `None` for the last one.
     pub next_base: Option<Offset>,
     /// Which leader epoch began at which offset, ascending; `None` where that is not known. Batches must carry it.
@@ -46,7 +49,7 @@ pub struct ReadBounds<'a> {
 impl Default for ReadBounds<'_> {
     /// Everything, in a segment of which nothing else is known.
     fn default() -> Self {
-        Self { up_to: Offset::MAX, next_base: None, epochs: None, contiguous: false }
+        Self { up_to: Offset::MAX, end: Offset::MAX, next_base: None, epochs: None, contiguous: false }
     }
 }
 
@@ -56,13 +59,13 @@ impl ReadBounds<'_> {
         self.contiguous && found.end_of_segment && self.next_base.is_some_and(|next| found.next < next)
     }
 
-    /// The end of a segment is where the next one begins, unless offsets are missing before that: then the next
-    /// read says so.
+    /// The end of a segment is where the next one begins, as far as the reader may go, unless offsets are missing before
+    /// that: then the next read says so. Nothing is known yet of what will stand in a gap beyond.
     fn complete(&self, mut found: SegmentBatches) -> SegmentBatches {
         if self.has_hole_at(&found) {
             found.end_of_segment = false;
         } else if let Some(next) = self.next_base.filter(|_| found.end_of_segment) {
-            found.next = found.next.max(next);
+            found.next = found.next.max(next.min(self.up_to));
         }
         found
     }
@@ -105,7 +108,7 @@ impl SegmentReader {
             0 => (rules.begin(), None),
             _ => (rules.anywhere(), Some(entry.offset)),
         };
-        let wanted = Wanted { rules, from, max_bytes, up_to: bounds.up_to, end: self.size() };
+        let wanted = Wanted { rules, from, max_bytes, up_to: bounds.up_to, log_end: bounds.end, end: self.size() };
         let Gathered { found, trouble } = gather(self, &wanted, entry.position, due, meets)?;
         match trouble {
             _ if !found.batches.is_empty() => Ok(bounds.complete(found)),
@@ -117,7 +120,7 @@ impl SegmentReader {
     #[cold]
     fn read_carefully(&self, wanted: &Wanted<'_>, bounds: &ReadBounds<'_>) -> Result<SegmentBatches> {
         let Some(located) = self.locate(wanted.from, bounds)? else {
-            let next = bounds.next_base.unwrap_or(wanted.from).max(wanted.from);
+            let next = bounds.next_base.unwrap_or(wanted.from).min(bounds.up_to).max(wanted.from);
             return Ok(SegmentBatches { next, end_of_segment: true, ..SegmentBatches::default() });
         };
         let due = Due { offset: located.header.base_offset(), exact: true };
@@ -153,7 +156,7 @@ impl SegmentReader {
         let mut cursor = Cursor::new(self.files.log().as_ref(), end, CHECK_CHUNK_BYTES);
         let mut damage: Option<(u64, Corruption)> = None;
         while at < end {
-            match self.inspect(&mut cursor, at, &rules, due, from).map_err(read)? {
+            match self.inspect(&mut cursor, at, &rules, due, from, bounds.end).map_err(read)? {
                 Ok(header) if header.last_offset() < from => {
                     damage = None;
                     due = rules.behind(&header);
@@ -249,12 +252,17 @@ impl SegmentReader {
         rules: &Rules<'_>,
         due: Due,
         from: Offset,
+        log_end: Offset,
     ) -> io::Result<std::result::Result<BatchHeader, Corruption>> {
         let header = match cursor.settled(at, rules, due)? {
             Ok(header) => header,
             Err(reason) => return Ok(Err(reason)),
         };
         if header.last_offset() >= from {
+            if header.next_offset() > log_end {
+                let found = header.base_offset().to_i64();
+                return Ok(Err(Corruption::Order { found, expected: due.offset }));
+            }
             let bytes = Bytes::copy_from_slice(cursor.bytes(at, header.size())?);
             let pushed = Batches::new(bytes).push(0, header, self.config.decompressed_bytes_max);
             if let Err(Rejection::Corrupt(reason)) = pushed {

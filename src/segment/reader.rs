@@ -19,9 +19,9 @@ use super::indexer::{index_damaged_log, index_log};
 use super::offset_index::OffsetIndex;
 use super::rules::Rules;
 use super::time_index::TimeIndex;
-use super::txn_index::{AbortedTransaction, TxnIndex};
+use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex};
 use super::{SegmentConfig, scan};
-use crate::error::{Error, Result};
+use crate::error::{Corruption, Error, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc as SwapArc, Mutex, Swap};
 use crate::types::{Offset, Timestamp};
@@ -137,13 +137,17 @@ impl SegmentReader {
         if let Some(index) = &self.transactions.load().index {
             return Ok(Arc::clone(index));
         }
-        let bytes = self.files.index(Kind::TxnIndex).and_then(|file| match file {
-            Some(file) => file.read(0..file.len()?),
-            None => Ok(bytes::Bytes::new()),
+        let damaged = |reason| Error::CorruptFile { path: self.files.path(Kind::TxnIndex), reason };
+        let bytes = self.files.index(Kind::TxnIndex).and_then(|file| {
+            let Some(file) = file else { return Ok(Ok(bytes::Bytes::new())) };
+            let (len, most) = (file.len()?, self.files.entries_max()? * ENTRY_BYTES as u64);
+            if len > most {
+                return Ok(Err(Corruption::Form(format!("it has {len} bytes, beside this log at most {most}"))));
+            }
+            file.read(0..len).map(Ok)
         });
-        let bytes = bytes.map_err(|e| self.files.error("read", Kind::TxnIndex, e))?;
-        let index = TxnIndex::from_bytes(self.base, &bytes)
-            .map_err(|reason| Error::CorruptFile { path: self.files.path(Kind::TxnIndex), reason })?;
+        let bytes = bytes.map_err(|e| self.files.error("read", Kind::TxnIndex, e))?.map_err(damaged)?;
+        let index = TxnIndex::from_bytes(self.base, &bytes).map_err(damaged)?;
         let index = Arc::new(index);
         self.set_transactions(Some(Arc::clone(&index)));
         Ok(index)

@@ -46,7 +46,7 @@ impl Segment {
         let mut kept = TxnIndex::new(self.base_offset());
         if position > 0 {
             let rules = Rules::bare(self.base_offset());
-            let end = self.end_at(position, &OffsetIndex::new(self.base_offset()), &rules)?;
+            let end = self.reader().end_at(position, &OffsetIndex::new(self.base_offset()), &rules)?;
             kept = self.reader.transactions()?.truncated(end);
         }
         let length = (kept.len() * ENTRY_BYTES) as u64;

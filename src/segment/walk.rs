@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::ReadBounds;
 use super::files::Kind;
 use super::reader::{Picture, SegmentReader};
 use super::rules::Rules;
 use super::scan::{Cursor, resync};
 use super::writer::Segment;
 use crate::error::{Error, Result};
-use crate::record::batch::BatchHeader;
+use crate::record::batch::{BatchHeader, verify_checksum};
 use crate::storage::Storage;
 use crate::types::Offset;
 
@@ -47,6 +48,20 @@ impl Segment {
 }
 
 impl SegmentReader {
+    /// The offset behind the last batch that ends at or below `offset`; the segment's base where there is none. What is
+    /// damaged is passed over, as by a cut.
+    pub(crate) fn end_before(&self, offset: Offset) -> Result<Offset> {
+        let position = match self.position_of(offset, &ReadBounds::default()) {
+            Ok(Some(position)) | Err(Error::Corrupt { position, .. } | Error::LegacyFormat { position, .. }) => {
+                position
+            }
+            Ok(None) => self.size(),
+            Err(error) => return Err(error),
+        };
+        let rules = Rules::bare(self.base);
+        self.end_at(position, &*self.offsets(&rules)?, &rules)
+    }
+
     /// The position of the last indexed batch that ends at or below `offset`; 0 where there is none.
     pub(crate) fn indexed_position(&self, offset: Offset) -> Result<u64> {
         if offset <= self.base {
@@ -95,6 +110,17 @@ impl SegmentReader {
         Ok(())
     }
 
+    /// Where the last sound batch ends that ends at `offset` or before it; the base where there is none.
+    pub(crate) fn sound_end(&self, offset: Offset) -> Result<Offset> {
+        let mut end = self.base;
+        self.for_each_batch(self.base, offset, &mut |header, bytes| {
+            if header.next_offset() <= offset && verify_checksum(bytes, header).is_ok() {
+                end = end.max(header.next_offset());
+            }
+        })?;
+        Ok(end)
+    }
+
     /// Copies bytes of the `.log` to a new file, and syncs it.
     pub(crate) fn copy_range(&self, range: Range<u64>, to: &Path, storage: &Arc<dyn Storage>) -> Result<()> {
         let copy = storage.create(to, 0).map_err(|e| Error::io("create", to, e))?;
@@ -112,11 +138,15 @@ impl SegmentReader {
         copy.sync().map_err(|e| Error::io("sync", to, e))
     }
 
-    /// Writes the transaction index, as it is now, to a new file, and syncs it.
-    pub(crate) fn copy_aborted(&self, to: &Path, storage: &Arc<dyn Storage>) -> Result<()> {
-        let bytes = self.transactions()?.to_bytes();
+    /// Writes the transaction index, as far as markers below `end` go, to a new file, and syncs it. Where no transaction
+    /// was aborted there is no file.
+    pub(crate) fn copy_aborted(&self, end: Offset, to: &Path, storage: &Arc<dyn Storage>) -> Result<()> {
+        let index = self.transactions()?.truncated(end);
+        if index.len() == 0 {
+            return Ok(());
+        }
         let copy = storage.create(to, 0).map_err(|e| Error::io("create", to, e))?;
-        copy.write(0, &[IoSlice::new(&bytes)]).map_err(|e| Error::io("write", to, e))?;
+        copy.write(0, &[IoSlice::new(&index.to_bytes())]).map_err(|e| Error::io("write", to, e))?;
         copy.sync().map_err(|e| Error::io("sync", to, e))
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::checkpoint::read_all;
 use super::{Entry, LockMode, Storage, StorageLock};
 use crate::error::{Error, Result};
+use crate::trace;
 
 /// A lock file holds a process id.
 const LOCK_BYTES_MAX: u64 = 64;
@@ -59,13 +60,26 @@ fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
         (outcome, _) => outcome,
     };
     created.map_err(|error| Error::io("create", directory, error))?;
-    parent.map_or(Ok(()), |parent| sync_directory(storage, parent))
+    parent.map_or(Ok(()), |parent| sync_names(storage, parent))
+}
+
+/// Syncs a directory in which something of ours lies. One that may be passed through and not be read cannot be opened,
+/// and so not be synced: then it is on its owner that the names in it are durable. (A name that was made a moment ago may
+/// be gone after a loss of power until the file system has written it by itself.)
+fn sync_names(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    match storage.sync_directory(directory) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            trace::warn(directory, || "may not be opened, and so not be synced: the names in it may not be durable");
+            Ok(())
+        }
+        outcome => outcome.map_err(|error| Error::io("sync", directory, error)),
+    }
 }
 
 /// Makes the way to a directory durable: an earlier process may have been killed between creating and syncing it.
 pub(crate) fn sync_ancestors(storage: &dyn Storage, directory: &Path) -> Result<()> {
     let Some(parent) = parent_of(directory) else { return Ok(()) };
-    sync_directory(storage, parent)?;
+    sync_names(storage, parent)?;
     let above = std::iter::successors(parent_of(parent), |path| parent_of(path));
     // What lies further up may not be ours to open; whoever made it has made it durable then.
     above.for_each(|path| drop(storage.sync_directory(path)));

@@ -117,24 +117,24 @@ impl FileStorage {
         }
     }
 
-    fn handle(&self, path: &Path, capacity: u64, file: fs::File, metadata: &fs::Metadata) -> Arc<dyn StorageFile> {
-        let mapped = self.is_mapped(path, metadata.dev());
-        Handle::new(&self.pool, path, file, metadata, capacity, mapped)
+    fn handle(&self, path: &Path, capacity: u64, opened: Opened) -> Arc<dyn StorageFile> {
+        let mapped = self.is_mapped(path, opened.metadata.dev());
+        Handle::new(&self.pool, path, opened, capacity, mapped)
     }
 }
 
 impl Storage for FileStorage {
     fn open(&self, path: &Path, capacity: u64) -> io::Result<Arc<dyn StorageFile>> {
         self.pool.make_room();
-        let (file, metadata) = open_retrying(&self.pool, path)?;
-        Ok(self.handle(path, capacity, file, &metadata))
+        let opened = open_retrying(&self.pool, path)?;
+        Ok(self.handle(path, capacity, opened))
     }
 
     fn create(&self, path: &Path, capacity: u64) -> io::Result<Arc<dyn StorageFile>> {
         self.pool.make_room();
         let file = retrying(&self.pool, || fs::File::create_new(path))?;
         let metadata = file.metadata()?;
-        Ok(self.handle(path, capacity, file, &metadata))
+        Ok(self.handle(path, capacity, Opened { file, metadata, is_writable: true }))
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
@@ -157,19 +157,25 @@ impl Storage for FileStorage {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::hard_link(from, to)
+        // Of a symbolic link the file that it leads to is meant: a second name of the link itself would show whatever
+        // stands under the first name later.
+        fs::hard_link(fs::canonicalize(from)?, to)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            let metadata = match fs::metadata(entry.path()) {
+            let (is_directory, len) = match fs::metadata(entry.path()) {
+                Ok(metadata) if metadata.is_dir() => (true, 0),
+                Ok(metadata) => (false, metadata.len()),
+                // What cannot be looked at (a link that leads nowhere, or to where this process may not go) is there
+                // all the same: whoever needs it opens it, and is told then. To leave it out would be to say that a
+                // segment on a disk that is not mounted does not exist.
+                Err(_) if fs::symlink_metadata(entry.path()).is_ok() => (false, 0),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue, // removed meanwhile
-                outcome => outcome?,
+                Err(_) => (false, 0),
             };
-            let is_directory = metadata.is_dir();
-            let len = if is_directory { 0 } else { metadata.len() };
             entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), len, is_directory });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -198,19 +204,26 @@ impl Storage for FileStorage {
     }
 }
 
-/// Opens a file for reading and writing, or where only reading is allowed, for that.
-fn open_file(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
-    let file = match fs::File::options().read(true).write(true).open(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
-            fs::File::open(path)?
-        }
-        outcome => outcome?,
-    };
-    let metadata = file.metadata()?;
-    Ok((file, metadata))
+/// An open file, and what is known of it.
+struct Opened {
+    file: fs::File,
+    metadata: fs::Metadata,
+    is_writable: bool,
 }
 
-fn open_retrying(pool: &Pool, path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+/// Opens a file for reading and writing, or where only reading is allowed, for that.
+fn open_file(path: &Path) -> io::Result<Opened> {
+    let (file, is_writable) = match fs::File::options().read(true).write(true).open(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+            (fs::File::open(path)?, false)
+        }
+        outcome => (outcome?, true),
+    };
+    let metadata = file.metadata()?;
+    Ok(Opened { file, metadata, is_writable })
+}
+
+fn open_retrying(pool: &Pool, path: &Path) -> io::Result<Opened> {
     retrying(pool, || open_file(path))
 }
 

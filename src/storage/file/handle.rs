@@ -28,10 +28,10 @@ use bytes::Bytes;
 
 use super::super::StorageFile;
 use super::super::lend::{Extent, Lend, Lending, Mapped};
-use super::super::map::{Map, lent};
+use super::super::map::{Map, lent, maps_of};
 use super::pool::{Closing, Member, Pool};
-use super::{copy_front, open_retrying, sync_directory_of, write_slices};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use super::{Opened, copy_front, open_retrying, sync_directory_of, write_slices};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{self, Mutex, RwLock};
 
 /// Files that are smaller for good are read into memory: a map would cost more.
@@ -46,6 +46,8 @@ pub(super) struct Handle {
     pool: Arc<Pool>,
     capacity: u64,
     mapped: bool,
+    /// Whether the system lets this process write to it, as of when it was opened last.
+    is_writable: AtomicBool,
     /// The pool's tick at the last use.
     used: AtomicU64,
     /// How many changes were made to the file, and how many of them were synced.
@@ -96,14 +98,8 @@ impl fmt::Debug for Handle {
 
 impl Handle {
     /// Takes over a file that was just opened.
-    pub(super) fn new(
-        pool: &Arc<Pool>,
-        path: &Path,
-        file: fs::File,
-        metadata: &fs::Metadata,
-        capacity: u64,
-        mapped: bool,
-    ) -> Arc<Self> {
+    pub(super) fn new(pool: &Arc<Pool>, path: &Path, opened: Opened, capacity: u64, mapped: bool) -> Arc<Self> {
+        let Opened { file, metadata, is_writable } = opened;
         let length = metadata.len();
         let extent = sync::Arc::new(Extent::new(length, length));
         let file = Arc::new(file);
@@ -112,11 +108,12 @@ impl Handle {
             pool: Arc::clone(pool),
             capacity,
             mapped: mapped && capacity.max(length) >= MAPPED_BYTES_MIN,
+            is_writable: AtomicBool::new(is_writable),
             used: AtomicU64::new(pool.tick()),
             changes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             untold: Mutex::new(None),
-            name: Mutex::new(Name { path: path.to_path_buf(), identity: identity(metadata) }),
+            name: Mutex::new(Name { path: path.to_path_buf(), identity: identity(&metadata) }),
             file: RwLock::new(Some(Arc::clone(&file))),
             lending: Lending::new(sync::Arc::clone(&extent)),
             writer: Mutex::new(Writer { file: Some(file), extent }),
@@ -158,7 +155,7 @@ impl Handle {
         if let Some(file) = open {
             return Ok(file);
         }
-        let (file, metadata) = open_retrying(&self.pool, &name.path)?;
+        let Opened { file, metadata, is_writable } = open_retrying(&self.pool, &name.path)?;
         if identity(&metadata) != name.identity {
             return Err(another_file());
         }
@@ -166,6 +163,7 @@ impl Handle {
             return Err(io::Error::other("the file was cut by somebody else"));
         }
         let file = Arc::new(file);
+        self.is_writable.store(is_writable, Ordering::Release);
         *self.file.write() = Some(Arc::clone(&file));
         self.pool.admit(self.as_member());
         Ok(file)
@@ -247,6 +245,14 @@ impl Handle {
         Ok(())
     }
 
+    /// Before the file is changed: a descriptor for reading would only say that it is a bad one.
+    fn check_writable(&self) -> io::Result<()> {
+        if self.is_writable.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "this process may read the file, but not write to it"))
+    }
+
     /// After a write that failed: any part of it may be there.
     fn measure(writer: &Writer) {
         if let Ok(metadata) = writer.file().metadata() {
@@ -254,12 +260,19 @@ impl Handle {
         }
     }
 
+    /// Nothing behind `to` is lent from now on. Returns whether nobody holds what lies there: neither what this handle
+    /// has lent, nor what an earlier handle of the file has, whose maps may reach everywhere.
+    fn lower(&self, writer: &Writer, metadata: &fs::Metadata, to: u64) -> bool {
+        self.lending.lower(&writer.extent, to) && maps_of(metadata) <= writer.extent.maps()
+    }
+
     /// Before bytes that stand there are written over: stops lending them, and where they are held and would
     /// change, moves to a copy of the file. Returns up to where the file is settled once that is written.
     #[cold]
     fn before_overwriting(&self, writer: &mut Writer, position: u64, slices: &[IoSlice<'_>]) -> io::Result<u64> {
         let (length, settled) = (writer.extent.length(), writer.extent.settled());
-        if self.lending.lower(&writer.extent, position) {
+        let metadata = writer.file().metadata()?;
+        if self.lower(writer, &metadata, position) {
             return Ok(settled);
         }
         if !stands_there(writer.file(), position, settled, slices)? {
@@ -277,6 +290,7 @@ impl Handle {
         let copy = Arc::new(copy);
         let extent = sync::Arc::new(Extent::new(keep, settled));
         name.identity = identity(&metadata);
+        self.is_writable.store(true, Ordering::Release);
         *self.file.write() = Some(Arc::clone(&copy));
         self.lending.replace(sync::Arc::clone(&extent));
         *writer = Writer { file: Some(copy), extent };
@@ -303,6 +317,7 @@ impl StorageFile for Handle {
     fn write(&self, position: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let mut writer = self.writer.lock();
         self.ready(&mut writer)?;
+        self.check_writable()?;
         if position > writer.extent.length() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a write behind the end of the file"));
         }
@@ -323,6 +338,9 @@ impl StorageFile for Handle {
         let mut writer = self.writer.lock();
         self.ready(&mut writer)?;
         let mut at = writer.extent.length();
+        if at < len {
+            self.check_writable()?;
+        }
         while at < len {
             let block = usize::try_from(len - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
             let outcome = writer.file().write_all_at(&ZEROS[..block], at);
@@ -350,11 +368,12 @@ impl StorageFile for Handle {
         if metadata.len() <= len {
             return Ok(());
         }
+        self.check_writable()?;
         let mut name = self.name.lock();
         let extent = sync::Arc::clone(&writer.extent);
         let settled = extent.settled();
         // A second name (a hard link) shows the same file, so that it must not be cut in place.
-        let in_place = self.lending.lower(&extent, len) && metadata.nlink() <= 1;
+        let in_place = self.lower(&writer, &metadata, len) && metadata.nlink() <= 1;
         extent.set_length(len);
         let outcome = if in_place {
             writer.file().set_len(len)
@@ -462,7 +481,31 @@ mod tests {
     fn open(path: &Path) -> Arc<Handle> {
         let file = fs::File::options().read(true).write(true).open(path).expect("opened");
         let metadata = file.metadata().expect("metadata");
-        Handle::new(&Arc::new(Pool::new(1)), path, file, &metadata, 0, false)
+        let opened = Opened { file, metadata, is_writable: true };
+        Handle::new(&Arc::new(Pool::new(1)), path, opened, 0, false)
+    }
+
+    /// A file that may only be read once said of the first write that its descriptor is bad.
+    #[test]
+    fn a_file_that_may_only_be_read_says_so() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("file");
+        fs::write(&path, b"abc").expect("written");
+        let file = fs::File::open(&path).expect("opened");
+        let metadata = file.metadata().expect("metadata");
+        let opened = Opened { file, metadata, is_writable: false };
+        let file = Handle::new(&Arc::new(Pool::new(1)), &path, opened, 0, false);
+        let denied = |outcome: io::Result<()>| {
+            let error = outcome.expect_err("nothing may be written");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+            assert!(error.to_string().contains("not write"), "{error}");
+        };
+        denied(file.write(3, &[IoSlice::new(b"d")]));
+        denied(file.extend(10));
+        denied(file.truncate(1));
+        file.truncate(3).expect("nothing to do");
+        file.extend(3).expect("nothing to do");
+        assert_eq!(&file.read(0..10).expect("read")[..], b"abc");
     }
 
     /// The system reports an error of writing back once to each descriptor. If the pool's sync gets it, the
