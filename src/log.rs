@@ -124,8 +124,8 @@ impl LogBuilder {
     ///
     /// # Errors
     /// [`Error::Locked`] where another process has it open, or a partition in it is open alone;
-    /// [`Error::ForeignDirectory`], [`Error::InvalidName`] where a directory is none of a partition, or the cluster's id is
-    /// none; [`Error::WrongCluster`], [`Error::CorruptCatalogue`], [`Error::Io`].
+    /// [`Error::ForeignDirectory`] where a directory in it is none of a partition; [`Error::InvalidName`] where the cluster's
+    /// id is none, or a directory has the name of what is no topic (a broker's `__cluster_metadata`); [`Error::WrongCluster`], [`Error::CorruptCatalogue`], [`Error::Io`].
     pub fn open(self) -> Result<Log> {
         let options = NodeOptions {
             directory: self.directory,

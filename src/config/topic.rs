@@ -73,8 +73,8 @@ impl TopicConfig {
         self
     }
 
-    /// How many copies each partition has. Default: what the log says. A log without a cluster has one, whatever is set
-    /// here: the setting is kept for the day it becomes part of one.
+    /// How many copies each partition has. Default: what the log says. A log without a cluster has one, and refuses
+    /// more.
     #[doc(alias = "replication.factor")]
     #[doc(alias = "default.replication.factor")]
     pub const fn replication_factor(mut self, copies: u32) -> Self {
@@ -83,7 +83,7 @@ impl TopicConfig {
     }
 
     /// How many copies must be in sync for a record to be taken with [`Acks::All`](crate::Acks::All). Default: what the
-    /// log says. A log without a cluster has one copy, and does not ask for more.
+    /// log says. A log without a cluster has one copy, and refuses to ask for more.
     #[doc(alias = "min.insync.replicas")]
     pub const fn min_insync_replicas(mut self, copies: u32) -> Self {
         self.min_insync_replicas = Some(copies);
