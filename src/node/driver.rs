@@ -18,7 +18,7 @@ use super::metadata::Metadata;
 use super::slot::Slot;
 use crate::clock::{Clock, Moment, Now};
 use crate::controller::{Action, Command, Controller, Reply};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::machine::{Applied, Machine};
 use crate::partition::{Books, Partition, Receipt};
 use crate::quorum::record::Record as JournalRecord;
@@ -123,8 +123,12 @@ impl Driver {
 
     /// Rebuilds what a fault has stopped.
     fn revive(&mut self, now: Now) -> Result<Vec<Task>> {
-        let Some(fault) = &self.fault else { return Ok(Vec::new()) };
-        if fault.kind() == ErrorKind::Reopen {
+        // Whoever failed to sync it may have been somebody else: maintenance, or the work of a snapshot.
+        let is_poisoned = self.metadata.partition().is_poisoned();
+        if self.fault.is_none() && !is_poisoned {
+            return Ok(Vec::new());
+        }
+        if is_poisoned {
             self.metadata.partition().reopen()?;
         }
         let (controller, journal) = load(&self.metadata)?;

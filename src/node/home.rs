@@ -27,20 +27,16 @@ use crate::types::{NodeId, TopicId, TopicPartition};
 const LOCK: &str = ".lock";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const PROPERTIES: &str = "meta.properties";
+const METADATA: &str = "partition.metadata";
 
 /// Directories that no log needs and no log minds.
 const IGNORED: &[&str] = &["lost+found", "remote-log-index-cache"];
 /// The ends of names of partitions that a broker is about to remove, to move, or does not know.
 const RETIRED_SUFFIXES: &[&str] = &["-delete", "-future", "-stray"];
+/// The metadata of a broker's cluster, which is another than a log's.
+const BROKERS_METADATA: &str = "__cluster_metadata";
 /// How directories of ours begin.
 pub(super) const OWN_PREFIX: &str = "__taffrail_";
-
-/// A partition's directory that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) name: TopicPartition,
-    pub(super) topic: Option<TopicId>,
-}
 
 /// A log's directory, locked.
 #[derive(Debug)]
@@ -51,10 +47,13 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Creates the directory where it is missing, looks whether all in it belongs there, and takes its lock.
-    pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
+    /// Creates the directory where it is missing, looks whether all in it belongs there and whether it is of the
+    /// cluster that it is opened as, and takes its lock.
+    pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path, cluster: Option<&str>) -> Result<Self> {
         let entries = list_or_create(&*storage, directory)?;
         check_directories(directory, &entries)?;
+        // Before the lock, which may be a new file in somebody else's directory; whoever holds it may change the owner yet.
+        check_owner(directory, properties::read(&*storage, &directory.join(PROPERTIES))?.as_ref(), cluster)?;
         let path = directory.join(LOCK);
         let is_new = !entries.iter().any(|entry| entry.name == LOCK);
         if is_new {
@@ -90,28 +89,27 @@ impl Home {
     }
 
     /// The partitions that lie here, without our own.
-    pub(super) fn partitions(&self) -> Result<Vec<Found>> {
+    pub(super) fn partitions(&self) -> Result<Vec<TopicPartition>> {
         let entries = list(&*self.storage, &self.directory)?;
         let names = entries.iter().filter_map(|entry| partition_of(entry).ok().flatten());
-        names
-            .filter(|name| !name.topic.starts_with(OWN_PREFIX))
-            .map(|name| {
-                let path = self.path(&name.to_string()).join("partition.metadata");
-                let topic = partition_metadata::read(&*self.storage, &path)?.map(TopicId);
-                Ok(Found { name, topic })
-            })
-            .collect()
+        Ok(names.filter(|name| !name.topic.starts_with(OWN_PREFIX)).collect())
     }
 
-    /// Removes a partition's directory with all that is in it, the topic's id last. One that is another topic's is left.
+    /// The topic whose partition lies in a directory, where that says so.
+    pub(super) fn topic_of(&self, name: &TopicPartition) -> Result<Option<TopicId>> {
+        let path = self.path(&name.to_string()).join(METADATA);
+        Ok(partition_metadata::read(&*self.storage, &path)?.map(TopicId))
+    }
+
+    /// Removes a partition's directory with all that is in it. One that is another topic's is left. Nobody makes one of
+    /// that name before this is done. That it is gone is durable after [`Self::sync`].
     pub(super) fn remove_partition(&self, name: &TopicPartition, topic: TopicId) -> Result<bool> {
-        const LAST: &str = "partition.metadata";
         let directory = self.path(&name.to_string());
         let entries = match self.storage.list(&directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             entries => entries.map_err(|error| Error::io("list", &directory, error))?,
         };
-        let found = partition_metadata::read(&*self.storage, &directory.join(LAST))?;
+        let found = partition_metadata::read(&*self.storage, &directory.join(METADATA))?;
         if found.is_some_and(|found| found != topic.0) {
             return Ok(false);
         }
@@ -119,15 +117,10 @@ impl Home {
             let path = directory.join(name);
             self.storage.remove(&path).map_err(|error| Error::io("remove", path, error))
         };
-        for entry in entries.iter().filter(|entry| entry.name != LAST) {
-            remove(&entry.name)?;
-        }
+        entries.iter().try_for_each(|entry| remove(&entry.name))?;
+        // Or the next directory of this name might have some of them in it after a loss of power.
         sync_directory(&*self.storage, &directory)?;
-        if entries.iter().any(|entry| entry.name == LAST) {
-            remove(LAST)?;
-        }
         self.storage.remove_directory(&directory).map_err(|error| Error::io("remove", &directory, error))?;
-        self.sync()?;
         Ok(true)
     }
 
@@ -139,6 +132,19 @@ impl Home {
     /// Gives the directory free.
     pub(super) fn release(&self) {
         self.lock.lock().take();
+    }
+}
+
+/// Whether the directory is of the cluster that it is opened as.
+pub(super) fn check_owner(directory: &Path, owner: Option<&Owner>, cluster: Option<&str>) -> Result<()> {
+    let found = owner.and_then(|owner| owner.cluster.as_deref());
+    match (found, cluster) {
+        (Some(found), Some(expected)) if found != expected => Err(Error::WrongCluster {
+            path: directory.to_owned(),
+            found: format!("cluster {found}"),
+            expected: format!("cluster {expected}"),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -157,5 +163,11 @@ fn partition_of(entry: &Entry) -> Result<Option<TopicPartition>> {
     if !entry.is_directory || is_retired || IGNORED.contains(&name) {
         return Ok(None);
     }
-    TopicPartition::from_directory_name(name).map(Some)
+    match TopicPartition::from_directory_name(name)? {
+        brokers if brokers.topic.starts_with(BROKERS_METADATA) => {
+            let reason = "a broker's metadata are not a log's";
+            Err(Error::InvalidName { name: brokers.topic, reason })
+        }
+        partition => Ok(Some(partition)),
+    }
 }

@@ -7,12 +7,12 @@
 //!
 //! An open that fails leaves the log as it was: without the marker, so that the next one recovers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::driver::Driver;
-use super::home::{Found, Home};
+use super::home::{Home, check_owner};
 use super::partitions::unknown;
 use super::work::{Alarm, Flushes, Intervals, Threads};
 use super::{Node, Timed};
@@ -25,7 +25,7 @@ use crate::storage::Storage;
 use crate::storage::checkpoint::properties::Owner;
 use crate::sync::{Arc as Shared, Event, Mutex, Swap};
 use crate::trace;
-use crate::types::NodeId;
+use crate::types::{NodeId, TopicPartition};
 
 /// What a log is opened with.
 #[derive(Debug)]
@@ -43,13 +43,16 @@ impl Node {
     /// Opens a log's directory; creates it where it is missing.
     pub(crate) fn open(options: NodeOptions) -> Result<Arc<Self>> {
         let NodeOptions { directory, storage, clock, background, cluster, seed } = options;
-        let home = Home::enter(Arc::clone(&storage), &directory)?;
+        let home = Home::enter(Arc::clone(&storage), &directory, cluster.as_deref())?;
         let owner = home.owner()?;
-        check_owner(&home, owner.as_ref(), cluster.as_deref())?;
+        check_owner(&home.directory, owner.as_ref(), cluster.as_deref())?;
         let was_clean = home.take_clean_marker()?;
-        let books = Arc::new(Books::open(storage, &directory, was_clean)?);
+        let restore = |_: &Error| restore_marker(&home, was_clean);
+        let books = Arc::new(Books::open(storage, &directory, was_clean).inspect_err(restore)?);
         let id = owner.as_ref().map_or(NodeId(0), |owner| owner.node);
-        let mut driver = Driver::open(&home, &books, &clock, id).inspect_err(|_| restore_marker(&home, was_clean))?;
+        let mut driver = Driver::open(&home, &books, &clock, id).inspect_err(restore)?;
+        let known = driver.image().load();
+        check_catalogue(&home.directory, known.cluster(), owner.as_ref(), cluster.as_deref()).inspect_err(restore)?;
         let begun = driver.begin();
         let now = clock.monotonic();
         let node = Arc::new(Self {
@@ -102,11 +105,12 @@ impl Node {
     /// What follows once the catalogue is there.
     fn begin(&self, owner: Option<&Owner>, cluster: Option<String>) -> Result<()> {
         self.settle_owner(owner, cluster)?;
-        for (topic, found) in unknown(&self.home, &self.image.load())? {
-            self.adopt(topic, &found)?;
-        }
-        if let Some((_, error)) = self.reconcile_noting().into_iter().next() {
-            return Err(error);
+        // What was deleted goes before what lies there is taken in.
+        self.reconcile_all()?;
+        let unknown = unknown(&self.home, &self.image.load())?;
+        if !unknown.is_empty() {
+            unknown.into_iter().try_for_each(|(topic, found)| self.adopt(topic, &found))?;
+            self.reconcile_all()?;
         }
         let topics = self.topics.load();
         let partitions = || topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]);
@@ -115,19 +119,16 @@ impl Node {
         partitions().try_for_each(Partition::leave_inner_files)
     }
 
+    /// Makes the partitions what the catalogue says, or answers why not.
+    fn reconcile_all(&self) -> Result<()> {
+        self.reconcile_noting().into_values().next().map_or(Ok(()), Err)
+    }
+
     /// The catalogue and `meta.properties` name the same cluster; who is missing learns it from the other.
     fn settle_owner(&self, owner: Option<&Owner>, cluster: Option<String>) -> Result<()> {
         let named = owner.and_then(|owner| owner.cluster.clone());
         let known = self.image.load().cluster().map(str::to_owned);
-        let due = known.clone().or_else(|| named.clone()).or(cluster).unwrap_or_else(|| self.new_id());
-        if let Some(found) = named.filter(|found| *found != due) {
-            let expected = format!("cluster {due}, as its catalogue says");
-            return Err(Error::WrongCluster {
-                path: self.home.directory.clone(),
-                found: format!("cluster {found}, as meta.properties says"),
-                expected,
-            });
-        }
+        let due = known.clone().or(named).or(cluster).unwrap_or_else(|| self.new_id());
         if known.is_none() {
             self.administer_alone(Command::Format { cluster: due.clone() })?;
         }
@@ -143,9 +144,10 @@ impl Node {
 
     /// Takes a topic in that lies in the directory and that the catalogue does not know: nothing of it is removed
     /// until somebody sets its settings.
-    fn adopt(&self, topic: String, found: &[Found]) -> Result<()> {
-        let id = found.iter().find_map(|found| found.topic).unwrap_or_else(|| self.new_topic_id());
-        let partitions = found.iter().map(|found| found.name.partition.saturating_add(1)).max().unwrap_or(1);
+    fn adopt(&self, topic: String, found: &[TopicPartition]) -> Result<()> {
+        let ids = found.iter().map(|found| self.home.topic_of(found)).collect::<Result<Vec<_>>>()?;
+        let id = ids.into_iter().flatten().next().unwrap_or_else(|| self.new_topic_id());
+        let partitions = found.iter().map(|found| found.partition.saturating_add(1)).max().unwrap_or(1);
         trace::info(&self.home.directory, || format!("adopts topic {topic} of {partitions} partitions"));
         self.administer_alone(Command::Adopt { name: topic, id, partitions }).map(drop)
     }
@@ -201,15 +203,14 @@ fn restore_marker(home: &Home, was_clean: bool) {
     }
 }
 
-/// Whether the directory is of the cluster that it was opened as.
-fn check_owner(home: &Home, owner: Option<&Owner>, cluster: Option<&str>) -> Result<()> {
-    let found = owner.and_then(|owner| owner.cluster.as_deref());
-    match (found, cluster) {
-        (Some(found), Some(expected)) if found != expected => Err(Error::WrongCluster {
-            path: home.directory.clone(),
-            found: format!("cluster {found}"),
-            expected: format!("cluster {expected}"),
-        }),
+/// The catalogue, `meta.properties` and whoever opens the log name one cluster, as far as they name any.
+fn check_catalogue(directory: &Path, known: Option<&str>, owner: Option<&Owner>, cluster: Option<&str>) -> Result<()> {
+    let Some(known) = known else { return Ok(()) };
+    let wrong = |found: String, expected: String| Err(Error::WrongCluster { path: directory.to_owned(), found, expected });
+    let catalogues = || format!("cluster {known}, as its catalogue says");
+    match (owner.and_then(|owner| owner.cluster.as_deref()), cluster) {
+        (Some(named), _) if named != known => wrong(format!("cluster {named}, as meta.properties says"), catalogues()),
+        (_, Some(asked)) if asked != known => wrong(catalogues(), format!("cluster {asked}")),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::home::Home;
 use super::{Flusher, Node, Topic, Topics};
 use crate::config::PartitionConfig;
-use crate::controller::{Action, Command, Controller, Removal, TopicState};
+use crate::controller::{Action, Command, Controller, TopicState};
 use crate::error::{Error, Result};
 use crate::partition::{InLog, Partition};
 use crate::trace;
@@ -54,11 +54,12 @@ impl Node {
                 // What is to go need not be closed well.
                 topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
             }
-            let removed = (0..partitions).try_for_each(|number| self.remove_partition(&name, id, number));
-            // Another topic may have the name next: nothing that is noted of this one may count for it, after a crash
-            // neither.
-            let struck = removed.and_then(|()| self.books.save());
-            let noted = struck.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
+            let numbers: Vec<u32> = (0..partitions).collect();
+            let removed = self.for_each_of(&numbers, |number| self.remove_partition(&name, id, *number));
+            let removed = removed.into_iter().fold(Ok(()), Result::and);
+            // A topic that gets the name must not find what the checkpoints say of this one.
+            let removed = removed.and_then(|()| self.home.sync()).and_then(|()| self.books.save());
+            let noted = removed.and_then(|()| self.administer_alone(Command::Removed { id }).map(drop));
             if let Err(error) = noted {
                 trace::warn(&self.home.directory, || format!("topic {name} is not removed yet: {error}"));
                 failures.insert(name, error);
@@ -83,7 +84,7 @@ impl Node {
         failures: &mut Failures,
     ) -> BTreeMap<String, Vec<Partition>> {
         let mut wanted = Vec::new();
-        // Where the topic that had the name before is not gone, this one waits.
+        // Where the topic of that name from before is not gone, this one waits.
         for state in image.topics().filter(|state| !failures.contains_key(&state.name)) {
             let known = current.get(state.name.as_str()).filter(|known| known.id == state.id);
             let open = known.map_or(0, |known| known.partitions.len());
@@ -91,7 +92,7 @@ impl Node {
             wanted.extend((open..state.config.partitions).map(|number| Wanted { state, number }));
         }
         let mut opened: BTreeMap<String, Vec<Partition>> = BTreeMap::new();
-        for (wanted, outcome) in wanted.iter().zip(self.open_all(&wanted)) {
+        for (wanted, outcome) in wanted.iter().zip(self.for_each_of(&wanted, |one| self.open_one(one))) {
             match outcome {
                 Ok(partition) => opened.entry(wanted.state.name.clone()).or_default().push(partition),
                 Err(error) => drop(failures.entry(wanted.state.name.clone()).or_insert(error)),
@@ -100,19 +101,19 @@ impl Node {
         opened
     }
 
-    fn open_all(&self, wanted: &[Wanted<'_>]) -> Vec<Result<Partition>> {
-        let threads = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
-        // A directory that is made takes syncs, which wait for the disk and not for a core.
-        let threads = (threads * 4).min(wanted.len().div_ceil(8)).max(1);
-        if threads == 1 || !self.background {
-            return wanted.iter().map(|one| self.open_one(one)).collect();
+    /// Does the same for many partitions, on several threads where threads are allowed; answers in their order.
+    fn for_each_of<T: Sync, R: Send>(&self, all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let cores = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+        // Directories are made and removed with syncs, which wait for the disk and not for a core.
+        let threads = if self.background { (cores * 4).min(all.len().div_ceil(8)).max(1) } else { 1 };
+        if threads == 1 {
+            return all.iter().map(each).collect();
         }
-        let share = wanted.len().div_ceil(threads);
+        let (each, share) = (&each, all.len().div_ceil(threads));
         std::thread::scope(|scope| {
-            let open =
-                |share| move || -> Vec<_> { <[Wanted<'_>]>::iter(share).map(|one| self.open_one(one)).collect() };
-            let running: Vec<_> = wanted.chunks(share).map(|share| scope.spawn(open(share))).collect();
-            running.into_iter().flat_map(|thread| thread.join().expect("opening a partition does not panic")).collect()
+            let run = |share| move || -> Vec<R> { <[T]>::iter(share).map(each).collect() };
+            let running: Vec<_> = all.chunks(share).map(|share| scope.spawn(run(share))).collect();
+            running.into_iter().flat_map(|thread| thread.join().expect("work on a partition does not panic")).collect()
         })
     }
 
@@ -178,15 +179,22 @@ fn assemble(
 
 /// Which partitions lie in the directory that the catalogue does not know. It knows those of deleted topics, which are
 /// removed next.
-pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<super::home::Found>>> {
+pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<TopicPartition>>> {
     let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for found in home.partitions()? {
-        let is_of = |(id, removal): (&TopicId, &Removal)| {
-            removal.name == found.name.topic && found.topic.is_none_or(|topic| topic == *id)
-        };
-        if image.topic(&found.name.topic).is_none() && !image.removing().iter().any(is_of) {
-            unknown.entry(found.name.topic.clone()).or_default().push(found);
+    for found in home.partitions()?.into_iter().filter(|found| image.topic(&found.topic).is_none()) {
+        if !is_of_removed(home, image, &found)? {
+            unknown.entry(found.topic.clone()).or_default().push(found);
         }
     }
     Ok(unknown)
+}
+
+/// Whether a directory is left of a topic that was deleted.
+fn is_of_removed(home: &Home, image: &Controller, found: &TopicPartition) -> Result<bool> {
+    let mut of_that_name = image.removing().iter().filter(|(_, removal)| removal.name == found.topic).peekable();
+    if of_that_name.peek().is_none() {
+        return Ok(false);
+    }
+    let topic = home.topic_of(found)?;
+    Ok(of_that_name.any(|(id, _)| topic.is_none_or(|topic| topic == *id)))
 }

@@ -112,7 +112,7 @@ pub(super) struct Home {
 enum Keeper {
     /// The partition itself. The locks are released by close, or when they are dropped.
     Alone(Mutex<Vec<Box<dyn StorageLock>>>),
-    Log(Arc<Books>),
+    Log { books: Arc<Books>, refuses_damage: bool },
 }
 
 impl Home {
@@ -140,7 +140,12 @@ impl Home {
     }
 
     /// Enters a partition's directory inside of a log's, whose lock is held; creates it where it is missing.
-    pub(super) fn enter_in_log(storage: Arc<dyn Storage>, directory: &Path, books: Arc<Books>) -> Result<Self> {
+    pub(super) fn enter_in_log(
+        storage: Arc<dyn Storage>,
+        directory: &Path,
+        books: Arc<Books>,
+        refuses_damage: bool,
+    ) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
         let entries = list_or_create(&*storage, directory)?;
@@ -148,11 +153,17 @@ impl Home {
         if lock_was_there {
             drop(take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?);
         }
-        Ok(Self { storage, directory: directory.to_owned(), name, keeper: Keeper::Log(books), lock_was_there })
+        let keeper = Keeper::Log { books, refuses_damage };
+        Ok(Self { storage, directory: directory.to_owned(), name, keeper, lock_was_there })
     }
 
     pub(super) fn is_alone(&self) -> bool {
         matches!(self.keeper, Keeper::Alone(_))
+    }
+
+    /// Whether damage that cannot be a torn end is an error, and nothing is cut.
+    pub(super) fn refuses_damage(&self) -> bool {
+        matches!(self.keeper, Keeper::Log { refuses_damage: true, .. })
     }
 
     /// Gives the directory free.
@@ -229,7 +240,7 @@ impl Home {
         let inner = || clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER));
         match (&self.keeper, self.lock_was_there) {
             (_, true) => inner(),
-            (Keeper::Log(books), false) => Ok(books.was_clean()),
+            (Keeper::Log { books, .. }, false) => Ok(books.was_clean()),
             (Keeper::Alone(_), false) => {
                 let marker = self.parent_path(CLEAN_MARKER);
                 let outer = marker.map_or(Ok(false), |path| clean_marker::is_present(&*self.storage, &path));
@@ -242,7 +253,7 @@ impl Home {
     pub(super) fn write_clean_marker(&self) -> Result<()> {
         match &self.keeper {
             Keeper::Alone(_) => clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER)),
-            Keeper::Log(_) => Ok(()),
+            Keeper::Log { .. } => Ok(()),
         }
     }
 
@@ -260,7 +271,7 @@ impl Home {
         let name = mark.file_name();
         let (inner, outer) = match &self.keeper {
             Keeper::Alone(_) => (Some(self.path(name)), self.parent_path(name)),
-            Keeper::Log(_) => (Some(self.path(name)).filter(|_| self.lock_was_there), None),
+            Keeper::Log { .. } => (Some(self.path(name)).filter(|_| self.lock_was_there), None),
         };
         for path in inner.into_iter().chain(outer) {
             match OffsetCheckpoint::read(&*self.storage, &path) {
@@ -274,7 +285,7 @@ impl Home {
         }
         match &self.keeper {
             Keeper::Alone(_) => Ok(None),
-            Keeper::Log(books) => Ok(books.entry(mark, &self.name)),
+            Keeper::Log { books, .. } => Ok(books.entry(mark, &self.name)),
         }
     }
 
@@ -285,7 +296,7 @@ impl Home {
                 let entries = std::iter::once((self.name.clone(), offset)).collect();
                 OffsetCheckpoint::write(&*self.storage, &self.path(mark.file_name()), &entries)
             }
-            Keeper::Log(books) => books.write(mark, &self.name, offset),
+            Keeper::Log { books, .. } => books.write(mark, &self.name, offset),
         }
     }
 
@@ -293,7 +304,7 @@ impl Home {
     pub(super) fn note(&self, mark: Mark, offset: Offset) -> Result<()> {
         match &self.keeper {
             Keeper::Alone(_) => self.write(mark, offset),
-            Keeper::Log(books) => {
+            Keeper::Log { books, .. } => {
                 books.note(mark, &self.name, offset);
                 Ok(())
             }

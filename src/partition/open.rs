@@ -51,7 +51,7 @@ pub(crate) struct InLog {
     pub(crate) topic: TopicId,
     /// Told when an append needs a sync that nobody may ask for.
     pub(crate) unsynced: Option<Arc<dyn Unsynced>>,
-    /// Damage with sound batches behind it is an error at open: nothing of it is cut.
+    /// Damage with sound batches behind it, or in what was synced, is an error at open: nothing of it is cut.
     pub(crate) refuses_damage: bool,
 }
 
@@ -118,12 +118,12 @@ impl PartitionBuilder {
     pub fn open(self) -> Result<Partition> {
         self.config.check()?;
         let storage = self.storage.unwrap_or_else(|| Arc::new(FileStorage::new()));
-        let (home, watcher, refuses_damage) = match self.log {
-            None => (Home::enter(storage, &self.directory)?, None, false),
+        let (home, watcher) = match self.log {
+            None => (Home::enter(storage, &self.directory)?, None),
             Some(log) => {
-                let home = Home::enter_in_log(storage, &self.directory, log.books)?;
+                let home = Home::enter_in_log(storage, &self.directory, log.books, log.refuses_damage)?;
                 home.settle_topic_id(log.topic)?;
-                (home, log.unsynced, log.refuses_damage)
+                (home, log.unsynced)
             }
         };
         let was_clean = home.take_clean_marker()?;
@@ -135,7 +135,6 @@ impl PartitionBuilder {
             clock: &*self.clock,
             known: &[],
             was_clean,
-            refuses_damage,
             committed: None,
         }
         .load()?;
@@ -210,6 +209,11 @@ impl Partition {
         self.inner.home.remove_inner_files()
     }
 
+    /// Whether it takes no writes until it is reopened.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.inner.health() == Health::Poisoned
+    }
+
     /// Recovers the partition anew from what the disk holds, after a failed write or sync has poisoned it. Handles,
     /// readers and holds stay as they are; what was not acknowledged may be there or not.
     ///
@@ -230,7 +234,6 @@ impl Partition {
             clock: &*inner.clock,
             known: &known.segments,
             was_clean: false,
-            refuses_damage: false,
             committed: Some(Offset(inner.committed.load(Ordering::Acquire))),
         }
         .load()

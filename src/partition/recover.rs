@@ -118,8 +118,6 @@ pub(super) struct Loader<'a> {
     /// Segments that are open already: their files are gone on with, so that what readers hold stays sound.
     pub(super) known: &'a [Arc<SegmentReader>],
     pub(super) was_clean: bool,
-    /// Damage with sound batches behind it is an error.
-    pub(super) refuses_damage: bool,
     /// Up to where a host has committed that this process knows of.
     pub(super) committed: Option<Offset>,
 }
@@ -136,6 +134,9 @@ impl Loader<'_> {
             self.home.sync_directory()?;
         }
         let verified_from = self.verify(&mut work)?;
+        if self.refuses_loss(&work) {
+            return Err(self.lost(&work, Corruption::Form(format!("the log ends there, {} was synced", work.recovery_point))));
+        }
         let end = self.end_of(&mut work, &below)?;
         if !work.recovery.clean {
             self.home.remove_snapshots_above(end)?;
@@ -369,13 +370,14 @@ impl Loader<'_> {
 
     /// Cuts the end of the last segment off where it stops being valid.
     fn cut(&self, work: &mut Work, index: usize, stop: &Stop) -> Result<()> {
+        let refuses_loss = self.refuses_loss(work);
         let Some(segment) = work.segments.get_mut(index) else { return Ok(()) };
         let path = segment.reader().path();
         if let Some(magic) = stop.legacy {
             return Err(Error::LegacyFormat { path, position: stop.position, magic });
         }
-        if self.refuses_damage && !stop.zeros && stop.valid_after.is_some() {
-            let offsets = work.end..work.end;
+        if self.home.refuses_damage() && !stop.zeros && stop.valid_after.is_some() || refuses_loss {
+            let offsets = work.end..work.end.max(work.recovery_point);
             return Err(Error::Corrupt { path, position: stop.position, offsets, reason: stop.reason.clone() });
         }
         if !stop.zeros {
@@ -390,6 +392,19 @@ impl Loader<'_> {
             work.recovery.clean = false;
         }
         segment.cut(stop.position)
+    }
+
+    /// Whether the log ends before what was synced does, where that is an error.
+    fn refuses_loss(&self, work: &Work) -> bool {
+        self.home.refuses_damage() && work.end < work.recovery_point
+    }
+
+    /// What is not there any more.
+    fn lost(&self, work: &Work, reason: Corruption) -> Error {
+        let last = work.segments.last();
+        let path = last.map_or_else(|| self.home.directory.clone(), |segment| segment.reader().path());
+        let position = last.map_or(0, Segment::size);
+        Error::Corrupt { path, position, offsets: work.end..work.recovery_point, reason }
     }
 
     /// Copies what is about to be cut beside the segment.

@@ -3,7 +3,9 @@
 //! `TAFFRAIL_SEEDS=5000` runs every seeded test with that many seeds; `TAFFRAIL_SEED=17` repeats one.
 #![allow(dead_code, reason = "each file in tests/ is a program of its own that uses a part of this")]
 
+pub(crate) mod kafka;
 pub(crate) mod segments;
+pub(crate) mod trees;
 
 use std::ops::Range;
 
