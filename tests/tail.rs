@@ -3,11 +3,9 @@
 #[path = "../examples/tail.rs"]
 #[expect(dead_code, reason = "the program's main is not called")]
 mod example;
-#[path = "../examples/shared/tail.rs"]
-mod tail;
 
+use example::tail::{self, Arguments, Source};
 use taffrail::{Error, Log, Offset, Partition, Record, StartAt, Timestamp, TopicConfig};
-use tail::{Arguments, Source};
 
 fn parse(line: &str) -> Result<Arguments, String> {
     Arguments::parse(line.split_whitespace().map(str::to_owned)).map_err(|error| error.to_string())
