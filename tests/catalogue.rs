@@ -282,8 +282,7 @@ fn a_new_topic_has_no_checkpoints_of_an_old_one() {
     append(&log.partition("audit", 0).expect("it is there"), &["new".to_owned()]).expect("stored");
     let left = storage.crash(1);
     let log = open(&left).expect("it opens");
-    let topic =
-        Topic { id: Some(id), partitions: 1, bytes: 1_000_002, start: 0, values: vec!["new".to_owned()] };
+    let topic = Topic { id: Some(id), partitions: 1, bytes: 1_000_002, start: 0, values: vec!["new".to_owned()] };
     check(&log, &left, &[Model::from([("audit".to_owned(), topic)])], &|| "afterwards".to_owned());
 }
 

@@ -184,6 +184,10 @@ impl Partition {
     /// Opens the partition in `directory`, which is named as Kafka names it (`orders-0`); creates it where it is
     /// missing, recovers it where it was not closed.
     ///
+    /// Each call has a storage of its own, with a bound of its own on open files. A process that opens many partitions
+    /// gives them all one ([`PartitionBuilder::storage`]), and opens them on several threads: an open waits for the disk
+    /// more than for a core.
+    ///
     /// A parent directory that this process may pass through and not read cannot be synced by it. That is no error: whoever
     /// owns it answers for it that the name of a new partition in it survives a loss of power.
     ///
