@@ -317,7 +317,7 @@ pub enum Error {
     },
     /// The topic has another number of partitions than was asked for, or more: their number only grows.
     #[error(
-        "topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number"
+        "topic {topic:?} has {partitions} as its number of partitions, {requested} was asked for: it only grows, by `add_partitions`"
     )]
     PartitionCount {
         /// The topic.

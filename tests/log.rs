@@ -179,3 +179,14 @@ fn a_producer_goes_by_the_settings_that_a_topic_has_now() {
     assert!(matches!(producer.send("orders", Record::new("no key")), Err(Error::NullKey { .. })));
     producer.send("orders", Record::new("a key").key("k")).unwrap().wait().unwrap();
 }
+
+#[test]
+fn nothing_is_made_in_a_log_that_somebody_has_open() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    log.create_topic("orders", TopicConfig::new()).unwrap();
+    let into_the_log = home.path().join("copy-0");
+    assert!(matches!(log.partition("orders", 0).unwrap().export(&into_the_log), Err(Error::Locked { .. })));
+    assert!(matches!(Partition::open(&into_the_log, PartitionConfig::default()), Err(Error::Locked { .. })));
+    assert!(!into_the_log.exists());
+}

@@ -57,7 +57,9 @@ fn a_sync_beside_truncations_ends() {
         type Call = fn(&Partition);
         let calls: [(&str, Call); 3] = [
             ("sync", |partition| partition.sync().expect("synced")),
-            ("export", |partition| drop(partition.export("data/copy-0").expect("exported"))),
+            ("export", |partition| {
+                let _end = partition.export("data/copy-0").expect("exported");
+            }),
             ("sync_to", |partition| partition.sync_to(Offset(2)).expect("synced")),
         ];
         for (name, call) in calls {

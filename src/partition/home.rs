@@ -123,18 +123,16 @@ impl Home {
     pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
+        // First the lock of the log around it, so that nothing is made in a log that somebody has open.
+        let outer = parent_of(directory).map(|parent| parent.join(LOCK)).filter(|lock| storage.modified(lock).is_ok());
+        let outer = outer.map(|lock| take_lock(&*storage, &lock, LockMode::Shared)).transpose()?;
         let entries = list_or_create(&*storage, directory)?;
         let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
         if !lock_was_there {
             sync_ancestors(&*storage, directory)?;
         }
-        let mut locks = vec![take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?];
-        if let Some(parent) = parent_of(directory) {
-            let outer = parent.join(LOCK);
-            if storage.modified(&outer).is_ok() {
-                locks.push(take_lock(&*storage, &outer, LockMode::Shared)?);
-            }
-        }
+        let inner = take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?;
+        let locks: Vec<_> = std::iter::once(inner).chain(outer).collect();
         if !lock_was_there {
             sync_directory(&*storage, directory)?;
         }

@@ -146,15 +146,15 @@ impl Event {
             return true;
         }
         let _counted = Counted::new(self);
-        let mut begun = false;
+        let mut has_begun = false;
         let mut gate = self.gate.lock();
         loop {
-            begun = begun || begin().is_some();
+            has_begun = has_begun || begin().is_some();
             if ready() {
                 return true;
             }
             match remaining() {
-                Some(left) if begun => wait_for(&self.changed, &mut gate, left),
+                Some(left) if has_begun => wait_for(&self.changed, &mut gate, left),
                 Some(left) => nap(&self.changed, &mut gate, left.min(NAP)),
                 None => return false,
             }
