@@ -119,7 +119,7 @@ impl Contents {
             _ if name == EPOCHS => self.take_epochs(&path)?,
             _ if name == METADATA => self.topic_id = topic_id(&read(&path)?),
             _ if name == UNFINISHED => {
-                self.wrong.push(format!("{name}: an export into this directory was not finished"))
+                self.wrong.push(format!("{name}: an export into this directory was not finished"));
             }
             _ if KNOWN.contains(&name) || CHECKPOINTS.iter().any(|(file, _)| *file == name) => {}
             _ => self.others.push(name.to_owned()),
