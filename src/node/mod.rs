@@ -136,7 +136,7 @@ impl Node {
     }
 
     /// All topics.
-    pub(crate) fn topics(&self) -> Arc<Topics> {
+    pub(crate) fn topics(&self) -> Pointer<Topics> {
         self.topics.load()
     }
 
@@ -147,7 +147,7 @@ impl Node {
 
     /// Exchanges the topics.
     pub(crate) fn publish(&self, topics: Topics) {
-        self.topics.store(Arc::new(topics));
+        self.topics.store(Pointer::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
         self.changed.notify();
     }

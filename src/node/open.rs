@@ -23,7 +23,7 @@ use crate::partition::{Books, Partition};
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::storage::checkpoint::properties::Owner;
-use crate::sync::{Event, Mutex, Swap};
+use crate::sync::{Arc as Pointer, Event, Mutex, Swap};
 use crate::trace;
 use crate::types::NodeId;
 
@@ -64,7 +64,7 @@ impl Node {
             driver: Mutex::new(driver),
             reconciling: Mutex::new(()),
             unreconciled: AtomicBool::new(false),
-            topics: Swap::new(Arc::default()),
+            topics: Swap::new(Pointer::default()),
             version: AtomicU64::new(0),
             changed: Event::new(),
             timed: Mutex::new(Vec::new()),
