@@ -191,6 +191,6 @@ fn an_idle_partition_takes_few_operations() {
 }
 
 /// What a clean open of one partition may ask of the disk.
-const OPENED_MAX: u64 = 16;
+const OPENED_MAX: u64 = 15;
 /// How often one that is created may be synced, files and directories together.
-const CREATED_SYNCS_MAX: u64 = 8;
+const CREATED_SYNCS_MAX: u64 = 4;

@@ -66,6 +66,7 @@ impl Metadata {
             .clock(Arc::clone(clock))
             .in_log(log)
             .open()?;
+        home.sync()?;
         Ok(Self { partition, storage: Arc::clone(&home.storage), path, builder: BatchBuilder::new() })
     }
 

@@ -98,7 +98,7 @@ impl Node {
     fn abandon(&self, was_clean: bool) {
         self.closed.store(true, Ordering::Release);
         let closed = self.close_partitions().and_then(|()| self.books.save());
-        restore_marker(&self.home, was_clean && closed.is_ok());
+        restore_marker(&self.home, was_clean && closed.is_ok() && !self.books.has_unfinished());
         self.home.release();
     }
 
@@ -170,8 +170,7 @@ impl Node {
         if let Some(mut threads) = threads {
             threads.stop(self);
         }
-        let outcome =
-            self.close_partitions().and_then(|()| self.books.save()).and_then(|()| self.home.write_clean_marker());
+        let outcome = self.close_partitions().and_then(|()| self.books.save()).and_then(|()| self.mark_clean());
         self.changed.notify();
         self.home.release();
         if let Err(error) = &outcome {
@@ -180,11 +179,16 @@ impl Node {
         outcome
     }
 
+    /// A topic that could not be made wholly is to be recovered by the next open, and with it the others.
+    fn mark_clean(&self) -> Result<()> {
+        if self.books.has_unfinished() { Ok(()) } else { self.home.write_clean_marker() }
+    }
+
     fn close_partitions(&self) -> Result<()> {
         let _turn = self.reconciling.lock();
         let topics = self.topics.load();
-        let partitions = topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]);
-        partitions.map(Partition::close_in_log).fold(Ok(()), Result::and)
+        let partitions: Vec<_> = topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]).collect();
+        self.for_each_of(&partitions, |partition| partition.close_in_log()).into_iter().fold(Ok(()), Result::and)
     }
 }
 

@@ -92,8 +92,14 @@ impl Node {
             wanted.extend((open..state.config.partitions).map(|number| Wanted { state, number }));
         }
         let mut opened: BTreeMap<String, Vec<Partition>> = BTreeMap::new();
-        for (wanted, outcome) in wanted.iter().zip(self.for_each_of(&wanted, |one| self.open_one(one))) {
-            match outcome {
+        if wanted.is_empty() {
+            return opened;
+        }
+        let outcomes = self.for_each_of(&wanted, |one| self.open_one(one));
+        // The names of all new directories at once.
+        let synced = self.home.sync();
+        for (wanted, outcome) in wanted.iter().zip(outcomes) {
+            match outcome.and_then(|partition| synced.clone().map(|()| partition)) {
                 Ok(partition) => opened.entry(wanted.state.name.clone()).or_default().push(partition),
                 Err(error) => drop(failures.entry(wanted.state.name.clone()).or_insert(error)),
             }
@@ -102,7 +108,7 @@ impl Node {
     }
 
     /// Does the same for many partitions, on several threads where threads are allowed; answers in their order.
-    fn for_each_of<T: Sync, R: Send>(&self, all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    pub(super) fn for_each_of<T: Sync, R: Send>(&self, all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let cores = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
         // Directories are made and removed with syncs, which wait for the disk and not for a core.
         let threads = if self.background { (cores * 4).min(all.len().div_ceil(8)).max(1) } else { 1 };

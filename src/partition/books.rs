@@ -13,7 +13,7 @@
 //!
 //! Invariant: the file holds what the book held at one moment; the lock of a book is held while its file is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub(crate) struct Books {
     /// Whether the last process closed all partitions of the log.
     was_clean: bool,
     by_mark: [Mutex<Book>; 4],
+    /// Partitions whose directories were begun in this process, and not finished.
+    begun: Mutex<BTreeSet<TopicPartition>>,
 }
 
 #[derive(Debug, Default)]
@@ -69,11 +71,27 @@ impl Books {
     pub(crate) fn open(storage: Arc<dyn Storage>, directory: &Path, was_clean: bool) -> Result<Self> {
         let [a, b, c, d] = Mark::ALL.map(|mark| read(&*storage, &directory.join(mark.file_name())));
         let books = [a?, b?, c?, d?].map(|entries| Mutex::new(Book { entries, is_dirty: false }));
-        Ok(Self { storage, directory: directory.to_owned(), was_clean, by_mark: books })
+        Ok(Self { storage, directory: directory.to_owned(), was_clean, by_mark: books, begun: Mutex::default() })
     }
 
-    pub(super) fn was_clean(&self) -> bool {
-        self.was_clean
+    /// Whether a partition that is found need not be recovered.
+    pub(super) fn was_clean(&self, name: &TopicPartition) -> bool {
+        self.was_clean && !self.begun.lock().contains(name)
+    }
+
+    /// A partition's directory is begun. Whoever finds it unfinished later does not know which of its names are durable.
+    pub(super) fn begin(&self, name: &TopicPartition) {
+        self.begun.lock().insert(name.clone());
+    }
+
+    /// All names in it are durable.
+    pub(super) fn finish(&self, name: &TopicPartition) {
+        self.begun.lock().remove(name);
+    }
+
+    /// Whether any partition was begun and not finished.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !self.begun.lock().is_empty()
     }
 
     fn book(&self, mark: Mark) -> &Mutex<Book> {
@@ -106,6 +124,7 @@ impl Books {
 
     /// Strikes a partition that was removed, to be written with the next file.
     pub(crate) fn forget(&self, name: &TopicPartition) {
+        self.begun.lock().remove(name);
         for mark in Mark::ALL {
             let mut book = self.book(mark).lock();
             book.is_dirty |= book.entries.remove(name).is_some();

@@ -37,10 +37,13 @@ use std::sync::Arc;
 
 use super::books::{Books, Mark};
 use crate::error::{Error, Result};
-use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, partition_metadata};
-use crate::storage::directory::{list, list_or_create, parent_of, sync_ancestors, sync_directory, take_lock};
+use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, own, partition_metadata};
+use crate::storage::directory::{
+    list, list_or_create, list_or_create_name, parent_of, sync_ancestors, sync_directory, take_lock,
+};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
@@ -105,6 +108,10 @@ pub(super) struct Home {
     keeper: Keeper,
     /// Whether an inner lock file lay here before this open.
     lock_was_there: bool,
+    /// What lay here when it was entered, until somebody asks.
+    entries: Mutex<Option<Vec<Entry>>>,
+    /// Nothing lay here in a log: names are synced once, by [`Home::settle`], and not one by one.
+    is_fresh: AtomicBool,
 }
 
 /// Who keeps lock, checkpoints and marker.
@@ -137,10 +144,19 @@ impl Home {
             sync_directory(&*storage, directory)?;
         }
         let keeper = Keeper::Alone(Mutex::new(locks));
-        Ok(Self { storage, directory: directory.to_owned(), name, keeper, lock_was_there })
+        Ok(Self {
+            storage,
+            directory: directory.to_owned(),
+            name,
+            keeper,
+            lock_was_there,
+            entries: Mutex::new(Some(entries)),
+            is_fresh: AtomicBool::new(false),
+        })
     }
 
-    /// Enters a partition's directory inside of a log's, whose lock is held; creates it where it is missing.
+    /// Enters a partition's directory inside of a log's, whose lock is held; creates it where it is missing. The log
+    /// makes the directory's name durable.
     pub(super) fn enter_in_log(
         storage: Arc<dyn Storage>,
         directory: &Path,
@@ -149,13 +165,24 @@ impl Home {
     ) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
-        let entries = list_or_create(&*storage, directory)?;
+        let entries = list_or_create_name(&*storage, directory)?;
         let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
         if lock_was_there {
             drop(take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?);
         }
+        if entries.is_empty() {
+            books.begin(&name);
+        }
         let keeper = Keeper::Log { books, refuses_damage };
-        Ok(Self { storage, directory: directory.to_owned(), name, keeper, lock_was_there })
+        Ok(Self {
+            storage,
+            directory: directory.to_owned(),
+            name,
+            keeper,
+            lock_was_there,
+            is_fresh: AtomicBool::new(entries.is_empty()),
+            entries: Mutex::new(Some(entries)),
+        })
     }
 
     pub(super) fn is_alone(&self) -> bool {
@@ -193,6 +220,35 @@ impl Home {
 
     pub(super) fn list(&self) -> Result<Vec<Entry>> {
         list(&*self.storage, &self.directory)
+    }
+
+    /// What lay here when the directory was entered, the first time; what lies here, later.
+    pub(super) fn list_once(&self) -> Result<Vec<Entry>> {
+        let entries = self.entries.lock().take();
+        entries.map_or_else(|| self.list(), Ok)
+    }
+
+    /// Makes the names durable that a new directory has been given, where that was put off.
+    pub(super) fn settle(&self) -> Result<()> {
+        if self.is_fresh.load(Ordering::Relaxed) {
+            self.sync_directory()?;
+            self.is_fresh.store(false, Ordering::Relaxed);
+            if let Keeper::Log { books, .. } = &self.keeper {
+                books.finish(&self.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes names durable, unless [`Self::settle`] will.
+    pub(super) fn sync_names(&self) -> Result<()> {
+        if self.is_fresh.load(Ordering::Relaxed) { Ok(()) } else { self.sync_directory() }
+    }
+
+    /// Replaces a small file, durably but for what [`Self::settle`] will do.
+    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        checkpoint::replace(&*self.storage, &self.path(name), bytes)?;
+        self.sync_names()
     }
 
     pub(super) fn sync_directory(&self) -> Result<()> {
@@ -241,7 +297,7 @@ impl Home {
         let inner = || clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER));
         match (&self.keeper, self.lock_was_there) {
             (_, true) => inner(),
-            (Keeper::Log { books, .. }, false) => Ok(books.was_clean()),
+            (Keeper::Log { books, .. }, false) => Ok(books.was_clean(&self.name)),
             (Keeper::Alone(_), false) => {
                 let marker = self.parent_path(CLEAN_MARKER);
                 let outer = marker.map_or(Ok(false), |path| clean_marker::is_present(&*self.storage, &path));
@@ -325,7 +381,7 @@ impl Home {
     }
 
     pub(super) fn write_epochs(&self, entries: &[(LeaderEpoch, Offset)]) -> Result<()> {
-        checkpoint::write_epochs(&*self.storage, &self.path(EPOCHS), entries)
+        self.write_file(EPOCHS, checkpoint::render_epochs(entries).as_bytes())
     }
 
     /// `None` where there is no such file.
@@ -335,7 +391,7 @@ impl Home {
     }
 
     pub(super) fn write_history(&self, history: History) -> Result<()> {
-        checkpoint::write_own(&*self.storage, &self.path(HISTORY), HISTORY_VERSION, &history.to_bytes())
+        self.write_file(HISTORY, &own::frame(HISTORY_VERSION, &history.to_bytes()))
     }
 
     pub(super) fn read_topic_id(&self) -> Result<Option<[u8; 16]>> {
@@ -367,7 +423,7 @@ impl Home {
     }
 
     pub(super) fn write_topic_id(&self, id: [u8; 16]) -> Result<()> {
-        partition_metadata::write(&*self.storage, &self.path(METADATA), &id)
+        self.write_file(METADATA, partition_metadata::render(&id).as_bytes())
     }
 
     fn parent_path(&self, name: &str) -> Option<PathBuf> {

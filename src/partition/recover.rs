@@ -131,7 +131,7 @@ impl Loader<'_> {
         let mut work = self.begin(&bases, &checkpoints, log_start, is_new)?;
         if work.segments.is_empty() {
             work.segments.push(self.create(log_start)?);
-            self.home.sync_directory()?;
+            self.home.sync_names()?;
         }
         let verified_from = self.verify(&mut work)?;
         if self.refuses_loss(&work) {
@@ -145,12 +145,13 @@ impl Loader<'_> {
         }
         let synced = self.settle(&mut work, verified_from, end)?;
         self.begin_epoch(&mut work, end)?;
+        self.home.settle()?;
         self.finish(work, &checkpoints, verified_from, end, synced)
     }
 
     /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths.
     fn resolve_names(&self) -> Result<Vec<(Offset, u64)>> {
-        let entries = self.home.list()?;
+        let entries = self.home.list_once()?;
         self.home.check_exported(&entries)?;
         let mut changed = self.remove_leftovers(&entries)?;
         changed |= self.swap_in(&entries)?;
@@ -281,12 +282,14 @@ impl Loader<'_> {
 
     fn begin(&self, bases: &[(Offset, u64)], found: &Checkpoints, log_start: Offset, is_new: bool) -> Result<Work> {
         let stored_history = self.read_history()?;
-        let history = stored_history.unwrap_or(if is_new { History::NONE } else { History::UNKNOWN });
+        // A crash may have left the first segment and not the history beside it: nothing has happened in it yet.
+        let is_unwritten = is_new || log_start == FIRST_OFFSET && bases.iter().all(|(_, len)| *len == 0);
+        let history = stored_history.unwrap_or(if is_unwritten { History::NONE } else { History::UNKNOWN });
         if stored_history.is_none() {
             self.home.write_history(history)?;
         }
         let entries = self.home.read_epochs()?.filter(|entries| self.rise(entries));
-        let adopted = stored_history.is_none() && !is_new;
+        let adopted = stored_history.is_none() && !is_unwritten;
         let adopts_epochs = adopted || entries.is_none();
         let epochs = Epochs::from_entries(entries.unwrap_or_default()).unwrap_or_default();
         let segments = bases.iter().map(|(base, len)| self.open(*base, *len)).collect::<Result<Vec<_>>>()?;

@@ -46,14 +46,19 @@ const CHECKPOINT_BYTES_MAX: u64 = 64 << 20;
 
 /// Replaces the content of the file at `path` by `bytes`, durably and as a whole.
 pub(crate) fn write_atomically(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<()> {
+    replace(storage, path, bytes)?;
+    let directory = directory_of(path);
+    storage.sync_directory(directory).map_err(|error| Error::io("sync", directory, error))
+}
+
+/// The same, but for the directory: until that is synced, the file may have its old content after a crash.
+pub(crate) fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
     let written = write_temporary(storage, &temporary, bytes);
     let file = written.map_err(|error| Error::io("write", &temporary, error))?;
-    file.rename(path).map_err(|error| Error::io("rename", &temporary, error))?;
-    let directory = directory_of(path);
-    storage.sync_directory(directory).map_err(|error| Error::io("sync", directory, error))
+    file.rename(path).map_err(|error| Error::io("rename", &temporary, error))
 }
 
 fn write_temporary(
@@ -160,11 +165,6 @@ impl OffsetCheckpoint {
 pub(crate) fn read_epochs(storage: &dyn Storage, path: &Path) -> Result<Option<Vec<(LeaderEpoch, Offset)>>> {
     let bytes = read_all(storage, path, CHECKPOINT_BYTES_MAX)?;
     bytes.map(|bytes| parse_epochs(&bytes)).transpose().map_err(|flaw| flaw.in_file(path))
-}
-
-/// Replaces a `leader-epoch-checkpoint`.
-pub(crate) fn write_epochs(storage: &dyn Storage, path: &Path, epochs: &[(LeaderEpoch, Offset)]) -> Result<()> {
-    write_atomically(storage, path, render_epochs(epochs).as_bytes())
 }
 
 pub(crate) fn parse_epochs(bytes: &[u8]) -> Parsed<Vec<(LeaderEpoch, Offset)>> {

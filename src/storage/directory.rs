@@ -49,6 +49,17 @@ pub(crate) fn list_or_create(storage: &dyn Storage, directory: &Path) -> Result<
     list(storage, directory)
 }
 
+/// What is in a directory, which is created in its parent where it is missing; its name is not made durable.
+pub(crate) fn list_or_create_name(storage: &dyn Storage, directory: &Path) -> Result<Vec<Entry>> {
+    match storage.list(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            storage.create_directory(directory).map_err(|error| Error::io("create", directory, error))?;
+            Ok(Vec::new())
+        }
+        outcome => outcome.map_err(|error| Error::io("list", directory, error)),
+    }
+}
+
 /// Creates a directory and what is missing above it, each durable in its parent before the next.
 fn create_with_parents(storage: &dyn Storage, directory: &Path) -> Result<()> {
     let parent = parent_of(directory);

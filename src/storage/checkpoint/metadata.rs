@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 
 /// `partition.metadata`.
 pub(crate) mod partition_metadata {
-    use super::{Flaw, Parsed, Path, Result, Storage, base64, form, number, read_all, write_atomically};
+    use super::{Flaw, Parsed, Path, Result, Storage, base64, form, number, read_all};
 
     const BYTES_MAX: u64 = 4096;
 
@@ -25,11 +25,6 @@ pub(crate) mod partition_metadata {
     pub(crate) fn read(storage: &dyn Storage, path: &Path) -> Result<Option<[u8; 16]>> {
         let Some(bytes) = read_all(storage, path, BYTES_MAX)? else { return Ok(None) };
         parse(&bytes).map(Some).map_err(|flaw| flaw.in_file(path))
-    }
-
-    /// Replaces the file.
-    pub(crate) fn write(storage: &dyn Storage, path: &Path, topic: &[u8; 16]) -> Result<()> {
-        write_atomically(storage, path, render(topic).as_bytes())
     }
 
     /// As in Kafka any version from 0 on is taken: later ones add lines.

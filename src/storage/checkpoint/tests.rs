@@ -44,7 +44,7 @@ fn epochs_are_written_as_kafka_writes_them() {
     let at = place("leader-epoch-checkpoint");
     assert!(read_epochs(&at.storage, &at.path).unwrap().is_none());
     let epochs = [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(3), Offset(1005))];
-    write_epochs(&at.storage, &at.path, &epochs).unwrap();
+    write_atomically(&at.storage, &at.path, render_epochs(&epochs).as_bytes()).unwrap();
     assert_eq!(std::fs::read(&at.path).unwrap(), b"0\n2\n0 0\n3 1005\n");
     assert_eq!(read_epochs(&at.storage, &at.path).unwrap(), Some(epochs.to_vec()));
 }
@@ -85,7 +85,7 @@ fn a_checkpoint_that_is_not_of_the_form_is_refused() {
 fn the_topic_id_is_written_as_kafka_writes_it() {
     let at = place("partition.metadata");
     assert_eq!(partition_metadata::read(&at.storage, &at.path).unwrap(), None);
-    partition_metadata::write(&at.storage, &at.path, &TOPIC).unwrap();
+    write_atomically(&at.storage, &at.path, partition_metadata::render(&TOPIC).as_bytes()).unwrap();
     assert_eq!(std::fs::read(&at.path).unwrap(), b"version: 0\ntopic_id: ASNFZ4mrze_-3LqYdlQyEA");
     assert_eq!(partition_metadata::read(&at.storage, &at.path).unwrap(), Some(TOPIC));
 }
