@@ -39,14 +39,17 @@ use crate::sync::StaticMutex;
 
 /// A file mapped for reading.
 #[derive(Debug)]
-pub(super) struct Map(MmapRaw, Counted);
+pub(super) struct Map {
+    bytes: MmapRaw,
+    _counted: Counted,
+}
 
 impl Map {
     /// Maps `len` bytes from the start of the file, which may be fewer or more than it has.
     pub(super) fn new(file: &File, len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let counted = Counted::new(&file.metadata()?);
-        Ok(Self(MmapOptions::new().len(len).map_raw_read_only(file)?, counted))
+        Ok(Self { bytes: MmapOptions::new().len(len).map_raw_read_only(file)?, _counted: counted })
     }
 }
 
@@ -84,7 +87,7 @@ impl Drop for Counted {
 impl AsRef<[u8]> for Claim<Map> {
     fn as_ref(&self) -> &[u8] {
         let Range { start, end } = self.range();
-        let map = &self.map().0;
+        let map = &self.map().bytes;
         assert!(start <= end && end <= map.len() as u64, "a claimed range lies within its map");
         // Both fit: they are at most the length of a map.
         #[expect(clippy::cast_possible_truncation, reason = "asserted to be at most a usize")]
