@@ -42,7 +42,8 @@ fn made(commands: u64) -> (MemoryStorage, Log) {
 }
 
 fn journal(storage: &MemoryStorage) -> String {
-    let is_log = |path: &std::path::PathBuf| path.starts_with(DIRECTORY) && path.extension().is_some_and(|e| e == "log");
+    let is_log =
+        |path: &std::path::PathBuf| path.starts_with(DIRECTORY) && path.extension().is_some_and(|e| e == "log");
     let logs: Vec<_> = storage.paths().into_iter().filter(is_log).collect();
     assert_eq!(logs.len(), 1, "{logs:?}");
     logs[0].display().to_string()
@@ -52,7 +53,12 @@ fn journal(storage: &MemoryStorage) -> String {
 fn open_damaged(storage: &MemoryStorage, path: &str, position: u64) -> (MemoryStorage, Result<Topics>) {
     let damaged = storage.snapshot();
     // A byte whose bits are all others, or a single one.
-    let bits = if position % 2 == 0 { 0..8 } else { let bit = u8::try_from(position / 2 % 8).expect("small"); bit..bit + 1 };
+    let bits = if position % 2 == 0 {
+        0..8
+    } else {
+        let bit = u8::try_from(position / 2 % 8).expect("small");
+        bit..bit + 1
+    };
     bits.for_each(|bit| damaged.flip_bit(path, position, bit).expect("it is there"));
     let topics = open(&damaged).map(|log| look(&log));
     (damaged, topics)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::trees::{copy_tree, files, tree};
 use taffrail::{
     Acks, BatchBuilder, Cleanup, Clock, Error, ErrorKind, Log, ManualClock, MemoryStorage, Moment, Offset, Partition,
-    PartitionConfig, Reader, ReadOptions, Record, Result, Retention, StartAt, Timestamp, TimestampType, TopicConfig,
+    PartitionConfig, ReadOptions, Reader, Record, Result, Retention, StartAt, Timestamp, TimestampType, TopicConfig,
     WhenFull, Which,
 };
 
@@ -49,7 +49,9 @@ fn refused<T>(storage: &MemoryStorage, log: &Log, call: impl FnOnce(&Log) -> Res
 fn names_that_no_topic_has() {
     let (storage, log) = with_orders();
     let long = "n".repeat(250);
-    for name in ["", ".", "..", "a b", "a/b", "ä", "a\0b", &long, "__taffrail_x", "__taffrail_metadata", "__cluster_metadata"] {
+    for name in
+        ["", ".", "..", "a b", "a/b", "ä", "a\0b", &long, "__taffrail_x", "__taffrail_metadata", "__cluster_metadata"]
+    {
         for config in [TopicConfig::new(), TopicConfig::new().partitions(2)] {
             let error = refused(&storage, &log, |log| log.create_topic(name, config.clone()));
             assert!(matches!(&error, Error::InvalidName { name: named, .. } if named == name), "{name:?}: {error}");
@@ -67,7 +69,10 @@ fn names_that_are_taken_or_collide() {
     assert!(matches!(&error, Error::TopicExists { name } if name == "orders"), "{error}");
     log.create_topic("a.b", TopicConfig::new()).expect("it is made");
     let error = refused(&storage, &log, |log| log.create_topic("a_b", TopicConfig::new()));
-    assert!(matches!(&error, Error::TopicNameCollides { name, existing } if name == "a_b" && existing == "a.b"), "{error}");
+    assert!(
+        matches!(&error, Error::TopicNameCollides { name, existing } if name == "a_b" && existing == "a.b"),
+        "{error}"
+    );
     log.delete_topic("a.b").expect("it goes");
     log.create_topic("a_b", TopicConfig::new()).expect("it is free now");
 }
@@ -84,7 +89,10 @@ fn numbers_of_partitions_that_cannot_be() {
     }
     for total in [0, 1, 2, 3] {
         let error = refused(&storage, &log, |log| log.add_partitions("orders", total));
-        assert!(matches!(error, Error::PartitionCount { partitions: 3, requested, .. } if requested == total), "{error}");
+        assert!(
+            matches!(error, Error::PartitionCount { partitions: 3, requested, .. } if requested == total),
+            "{error}"
+        );
     }
     let error = refused(&storage, &log, |log| log.add_partitions("orders", 100_001));
     assert!(matches!(&error, Error::InvalidConfig { setting: "partitions", .. }), "{error}");
@@ -103,7 +111,10 @@ fn settings_that_contradict_each_other() {
     let of = TopicConfig::new().partitions(3);
     let contradicting = [
         ("retention", of.clone().cleanup(Cleanup::Compact).retention(Retention::forever().bytes(1))),
-        ("timestamp_type", of.clone().timestamp_type(TimestampType::LogAppendTime).timestamp_after_max(Some(Duration::from_secs(1)))),
+        (
+            "timestamp_type",
+            of.clone().timestamp_type(TimestampType::LogAppendTime).timestamp_after_max(Some(Duration::from_secs(1))),
+        ),
         ("segment_bytes", of.clone().segment_bytes(1)),
         ("min_insync_replicas", of.clone().replication_factor(2).min_insync_replicas(3)),
         ("replication_factor", of.clone().replication_factor(0)),
@@ -117,7 +128,10 @@ fn settings_that_contradict_each_other() {
         ] as [&dyn Fn(&Log, TopicConfig) -> Result<()>; 3]
         {
             let error = refused(&storage, &log, |log| call(log, config.clone()));
-            assert!(matches!(error, Error::InvalidConfig { setting: named, .. } if named == setting), "{setting}: {error}");
+            assert!(
+                matches!(error, Error::InvalidConfig { setting: named, .. } if named == setting),
+                "{setting}: {error}"
+            );
         }
     }
 }
@@ -128,7 +142,8 @@ fn topics_and_partitions_that_are_not_there() {
     log.create_topic("other", TopicConfig::new()).expect("it is made");
     let producer = log.producer().open().expect("it opens");
     let mut reader = log.reader().topics(["orders"]).open().expect("it opens");
-    let unknown_topic = |error: Error| assert!(matches!(&error, Error::UnknownTopic { name } if name == "none"), "{error}");
+    let unknown_topic =
+        |error: Error| assert!(matches!(&error, Error::UnknownTopic { name } if name == "none"), "{error}");
     unknown_topic(refused(&storage, &log, |log| log.partition("none", 0)));
     unknown_topic(refused(&storage, &log, |log| log.describe_topic("none")));
     unknown_topic(refused(&storage, &log, |log| log.delete_topic("none")));
@@ -141,7 +156,8 @@ fn topics_and_partitions_that_are_not_there() {
     unknown_topic(refused(&storage, &log, |_| reader.seek("none", 0, Offset(0))));
 
     let unknown_partition = |error: Error| {
-        let named = matches!(&error, Error::UnknownPartition { topic, partition: 3, partitions: 3 } if topic == "orders");
+        let named =
+            matches!(&error, Error::UnknownPartition { topic, partition: 3, partitions: 3 } if topic == "orders");
         assert!(named, "{error}");
     };
     unknown_partition(refused(&storage, &log, |log| log.partition("orders", 3)));
@@ -239,15 +255,18 @@ fn a_full_memory_that_does_not_become_free_in_time() {
         opened: Barrier::new(2),
     });
     let storage = MemoryStorage::new(1);
-    let log = Log::builder("data").storage(storage.shared()).clock(Arc::clone(&gate) as Arc<_>).open().expect("it opens");
+    let log =
+        Log::builder("data").storage(storage.shared()).clock(Arc::clone(&gate) as Arc<_>).open().expect("it opens");
     let stamped = TopicConfig::new().partitions(2).timestamp_type(TimestampType::LogAppendTime);
     log.create_topic("orders", stamped).expect("it is made");
-    let builder = log.producer().acks(Acks::All).batch_bytes(1_000).memory_bytes(1_000).linger(Duration::from_secs(3600));
+    let builder =
+        log.producer().acks(Acks::All).batch_bytes(1_000).memory_bytes(1_000).linger(Duration::from_secs(3600));
     let producer = builder.when_full(WhenFull::Block(Duration::from_millis(150))).open().expect("it opens");
     std::thread::scope(|scope| {
         let slow = producer.send("orders", Record::new("slow").partition(0)).expect("there is room");
         gate.is_shut.store(true, Ordering::SeqCst);
-        let slow = std::thread::Builder::new().name("slow".to_owned()).spawn_scoped(scope, || slow.wait()).expect("started");
+        let slow =
+            std::thread::Builder::new().name("slow".to_owned()).spawn_scoped(scope, || slow.wait()).expect("started");
         gate.reached.wait();
         let before = files(&storage);
         let error = producer.send("orders", Record::new("v").partition(1)).expect_err("there is no room in time");

@@ -139,7 +139,11 @@ fn many_partitions_are_made_closed_and_opened_with_few_files() {
 }
 
 /// Per partition of the topic: how often each kind of operation was asked for while `run` ran.
-fn operations_of<T>(storage: &MemoryStorage, partitions: u64, run: impl FnOnce() -> T) -> (T, BTreeMap<OperationKind, u64>) {
+fn operations_of<T>(
+    storage: &MemoryStorage,
+    partitions: u64,
+    run: impl FnOnce() -> T,
+) -> (T, BTreeMap<OperationKind, u64>) {
     let before = storage.history().len();
     let outcome = run();
     let is_of_a_partition = |path: &PathBuf| path.starts_with("data") && path.to_string_lossy().contains("orders-");

@@ -210,7 +210,8 @@ fn restore_marker(home: &Home, was_clean: bool) {
 /// The catalogue, `meta.properties` and whoever opens the log name one cluster, as far as they name any.
 fn check_catalogue(directory: &Path, known: Option<&str>, owner: Option<&Owner>, cluster: Option<&str>) -> Result<()> {
     let Some(known) = known else { return Ok(()) };
-    let wrong = |found: String, expected: String| Err(Error::WrongCluster { path: directory.to_owned(), found, expected });
+    let wrong =
+        |found: String, expected: String| Err(Error::WrongCluster { path: directory.to_owned(), found, expected });
     let catalogues = || format!("cluster {known}, as its catalogue says");
     match (owner.and_then(|owner| owner.cluster.as_deref()), cluster) {
         (Some(named), _) if named != known => wrong(format!("cluster {named}, as meta.properties says"), catalogues()),

@@ -96,7 +96,10 @@ pub(super) struct Home {
 enum Keeper {
     /// The partition itself. The locks are released by close, or when they are dropped.
     Alone(Mutex<Vec<Box<dyn StorageLock>>>),
-    Log { books: Arc<Books>, refuses_damage: bool },
+    Log {
+        books: Arc<Books>,
+        refuses_damage: bool,
+    },
 }
 
 impl Home {

@@ -132,7 +132,9 @@ impl Loader<'_> {
         }
         let verified_from = self.verify(&mut work)?;
         if self.refuses_loss(&work) {
-            return Err(self.lost(&work, Corruption::Form(format!("the log ends there, {} was synced", work.recovery_point))));
+            return Err(
+                self.lost(&work, Corruption::Form(format!("the log ends there, {} was synced", work.recovery_point)))
+            );
         }
         let end = self.end_of(&mut work)?;
         if !work.recovery.clean {
