@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use support::{env_count, seeds};
 use taffrail::{
-    BatchBuilder, Error, ErrorKind, Fault, Log, ManualClock, MemoryStorage, Offset, Partition, ReadOptions, Record,
-    Result, Retention, Storage, Timestamp, TopicConfig, TopicId, UpTo,
+    BatchBuilder, Error, ErrorKind, Fault, Log, ManualClock, MemoryStorage, Offset, OperationKind, Partition,
+    ReadOptions, Record, Result, Retention, Storage, Timestamp, TopicConfig, TopicId, UpTo,
 };
 
 const NAMES: [&str; 4] = ["audit", "billing", "claims", "drafts"];
@@ -425,4 +425,22 @@ fn a_failed_command_says_what_failed() {
     assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
     storage.free();
     log.ensure_topic("billing", config(1, 1)).expect("there is room again");
+}
+
+/// The second command found the catalogue stopped, could not begin it anew, and was never answered.
+#[test]
+fn every_command_is_answered_while_the_journal_takes_nothing() {
+    let storage = MemoryStorage::new(1);
+    let log = open(&storage).expect("it opens");
+    let is_journal = |path: &Path| path.starts_with("data/__taffrail_metadata-0");
+    storage.fail_when(move |operation| {
+        let writes = matches!(operation.kind, OperationKind::Write | OperationKind::Extend);
+        (writes && is_journal(&operation.path)).then_some(Fault::Io)
+    });
+    for _ in 0..3 {
+        let error = log.create_topic("audit", config(1, 1)).expect_err("nothing can be written");
+        assert!(matches!(error.kind(), ErrorKind::Retry | ErrorKind::Reopen), "{error}");
+    }
+    storage.clear_faults();
+    log.create_topic("audit", config(1, 1)).expect("an admin call recovers by itself");
 }

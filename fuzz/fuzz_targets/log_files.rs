@@ -60,7 +60,8 @@ fn base() -> (&'static MemoryStorage, &'static str) {
         let log = open(&storage).expect("an empty disk opens");
         log.create_topic("orders", TopicConfig::new().partitions(2)).expect("it is made");
         for number in 0..1_010 {
-            log.set_topic_config("orders", TopicConfig::new().partitions(2).segment_bytes(1_000 + number)).expect("taken");
+            log.set_topic_config("orders", TopicConfig::new().partitions(2).segment_bytes(1_000 + number))
+                .expect("taken");
         }
         log.create_topic("payments", TopicConfig::new()).expect("it is made");
         let mut batch = BatchBuilder::new();

@@ -51,9 +51,9 @@ impl Node {
                     self.driver.lock().compact();
                     continue;
                 }
-                Task::Sync(seq, receipt) => match self.metadata.wait_stored(receipt) {
-                    Ok(()) => Input::Synced(seq),
-                    Err(error) => Input::Failed(error),
+                Task::Sync(ticket, receipt) => match self.metadata.wait_stored(receipt) {
+                    Ok(()) => Input::Synced(ticket),
+                    Err(error) => Input::Failed(ticket, error),
                 },
             };
             let more = self.driver.lock().step(self.clock.now(), input);

@@ -38,16 +38,23 @@ pub(super) type Asker = Arc<Slot<Result<Reply>>>;
 pub(super) enum Input {
     Command(Box<Command>, Asker),
     /// The journal is synced up to this persist.
-    Synced(PersistSeq),
+    Synced(Ticket),
     /// It could not be synced.
-    Failed(Error),
+    Failed(Ticket, Error),
+}
+
+/// Which persist of which quorum: one that was rebuilt numbers its own from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    generation: u64,
+    seq: PersistSeq,
 }
 
 /// What a step wants done outside of it.
 #[derive(Debug)]
 pub(super) enum Task {
     /// Wait until this append is synced, and report it.
-    Sync(PersistSeq, Receipt),
+    Sync(Ticket, Receipt),
     /// Take a snapshot ([`Driver::compact`]).
     Compact,
 }
@@ -61,6 +68,8 @@ pub(super) struct Driver {
     metadata: Metadata,
     node: NodeId,
     epoch: Option<LeaderEpoch>,
+    /// Counts the quorums.
+    generation: u64,
     /// Why machine and quorum are of no use any more.
     fault: Option<Error>,
     /// What is committed, for whoever looks.
@@ -75,7 +84,7 @@ impl Driver {
         let image = Arc::new(Swap::new(Shared::new(controller.clone())));
         let quorum = engine(&metadata, node, &journal)?;
         let ledger = Ledger::new(controller, journal.end(), clock.now());
-        Ok(Self { ledger, quorum, journal, metadata, node, epoch: None, fault: None, image })
+        Ok(Self { ledger, quorum, journal, metadata, node, epoch: None, generation: 0, fault: None, image })
     }
 
     /// The partition that the journal is in.
@@ -110,12 +119,18 @@ impl Driver {
             Input::Command(command, asker) => match self.revive(now) {
                 Ok(begun) => {
                     tasks = begun;
-                    self.ledger.submit(now, *command, asker);
+                    match &self.fault {
+                        None => self.ledger.submit(now, *command, asker),
+                        // What stopped the catalogue is there still.
+                        Some(fault) => asker.set(Err(fault.clone())),
+                    }
                 }
                 Err(error) => asker.set(Err(error)),
             },
-            Input::Synced(seq) => self.quorum.synced(seq),
-            Input::Failed(error) => self.fail(error),
+            Input::Synced(ticket) if ticket.generation == self.generation => self.quorum.synced(ticket.seq),
+            Input::Failed(ticket, error) if ticket.generation == self.generation => self.fail(error),
+            // It is about a quorum that is no more: whoever waited for that has been answered.
+            Input::Synced(_) | Input::Failed(..) => {}
         }
         tasks.extend(self.drain());
         tasks
@@ -136,6 +151,7 @@ impl Driver {
         self.ledger = Ledger::new(controller, journal.end(), now);
         self.journal = journal;
         self.epoch = None;
+        self.generation += 1;
         self.fault = None;
         Ok(self.drain())
     }
@@ -155,7 +171,10 @@ impl Driver {
             let Some(output) = self.quorum.poll() else { break };
             match output {
                 Output::Persist(persist) => match self.keep(&persist) {
-                    Ok(receipt) => tasks.push(Task::Sync(persist.seq, receipt)),
+                    Ok(receipt) => {
+                        let ticket = Ticket { generation: self.generation, seq: persist.seq };
+                        tasks.push(Task::Sync(ticket, receipt));
+                    }
                     Err(error) => self.fail(error),
                 },
                 Output::Committed(range) => {
