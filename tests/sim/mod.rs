@@ -9,6 +9,8 @@
 //!   ending.rs     faults are over: all is available again        record.rs    what was sent
 //! ```
 
+#![expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the numbers of a run are small")]
+
 mod admin;
 mod checks;
 mod choice;

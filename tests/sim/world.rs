@@ -88,10 +88,10 @@ impl World {
         for step in 1..=self.plan.steps {
             self.trace.step = step;
             self.step();
-            if self.is_over() {
-                self.meet_doom();
-            }
+            self.meet_doom();
             self.check();
+            // Looking at the log takes operations, too.
+            self.meet_doom();
         }
         self.trace.step += 1;
         self.end();
