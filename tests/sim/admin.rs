@@ -15,7 +15,7 @@ impl World {
             (4.., None) | (1, Some(_)) => self.ensure(name, &config),
             (2 | 3, Some(_)) => self.delete(name),
             (4 | 5, Some(now)) => self.add_partitions(name, &now),
-            (_, Some(now)) => self.configure(name, config.partitions(now.partitions)),
+            (_, Some(now)) => self.configure(name, &config.partitions(now.partitions)),
         }
     }
 
@@ -106,18 +106,18 @@ impl World {
         self.changed(name, &now.clone().partitions(total), outcome.is_ok());
     }
 
-    fn configure(&mut self, name: &str, config: TopicConfig) {
+    fn configure(&mut self, name: &str, config: &TopicConfig) {
         let outcome = self.log().set_topic_config(name, config.clone());
         self.trace.note(format_args!("sets {name}: {outcome:?}, {:?}", config.settings()));
         match outcome {
-            Ok(()) => self.changed(name, &config, true),
+            Ok(()) => self.changed(name, config, true),
             Err(Error::PartitionCount { .. }) => self.excuse(&Error::TimedOut, "the number of partitions is another"),
             Err(Error::UnknownTopic { .. }) => {
                 assert!(self.model.topic(name).may_be_absent, "{name} is not there, they say");
             }
             Err(error) => {
                 self.excuse(&error, "a topic cannot be set");
-                self.changed(name, &config, false);
+                self.changed(name, config, false);
             }
         }
     }

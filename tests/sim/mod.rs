@@ -35,9 +35,8 @@ use world::World;
 
 /// How a seed went.
 pub(crate) struct Ran {
+    /// Every step, and a digest of every file at the end.
     pub(crate) lines: Vec<String>,
-    /// A digest of every file at the end.
-    pub(crate) disk: u64,
     pub(crate) tally: Tally,
 }
 
