@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail::{
-    Acks, Clock, Durability, Error, Log, ManualClock, MemoryStorage, Offset, Record, Timestamp, TopicConfig,
+    Acks, Clock, Durability, Error, Fault, Log, ManualClock, MemoryStorage, Offset, Record, Timestamp, TopicConfig,
 };
 
 fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Log {
@@ -93,4 +93,28 @@ fn a_removal_that_was_cut_short_is_gone_on_with() {
         }
     }
     assert!(removed > 0);
+}
+
+/// A directory that a killed process had removed was back after a loss of power: that it was gone was taken for durable,
+/// and the log did not open any more once there was another topic of its name.
+#[test]
+fn a_removal_by_a_killed_process_is_made_durable() {
+    let clock = Arc::new(ManualClock::at(Timestamp(0)));
+    let config = || TopicConfig::new().partitions(2);
+    for cut in 0..120 {
+        for seed in 0..8 {
+            let storage = MemoryStorage::new(1);
+            let log = open(&storage, &clock);
+            log.create_topic("orders", config()).expect("it is made");
+            storage.fail_from(storage.operations() + cut, Fault::Io);
+            let _ = log.delete_topic("orders");
+            let next = storage.kill();
+            drop(log);
+            let log = open(&next, &clock);
+            let _ = log.delete_topic("orders");
+            next.crash_at(next.operations() + cut % 40);
+            let _ = log.create_topic("orders", config());
+            drop(open(&next.crash(seed), &clock));
+        }
+    }
 }

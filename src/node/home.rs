@@ -106,7 +106,8 @@ impl Home {
     pub(super) fn remove_partition(&self, name: &TopicPartition, topic: TopicId) -> Result<bool> {
         let directory = self.path(&name.to_string());
         let entries = match self.storage.list(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            // Whoever removed it may have been killed before that was durable.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.sync().map(|()| true),
             entries => entries.map_err(|error| Error::io("list", &directory, error))?,
         };
         let found = partition_metadata::read(&*self.storage, &directory.join(METADATA))?;

@@ -45,6 +45,7 @@ pub(super) struct Metadata {
     partition: Partition,
     storage: Arc<dyn crate::storage::Storage>,
     path: std::path::PathBuf,
+    clock: Arc<dyn Clock>,
     builder: BatchBuilder,
 }
 
@@ -67,7 +68,13 @@ impl Metadata {
             .in_log(log)
             .open()?;
         home.sync()?;
-        Ok(Self { partition, storage: Arc::clone(&home.storage), path, builder: BatchBuilder::new() })
+        Ok(Self {
+            partition,
+            storage: Arc::clone(&home.storage),
+            path,
+            clock: Arc::clone(clock),
+            builder: BatchBuilder::new(),
+        })
     }
 
     pub(super) const fn partition(&self) -> &Partition {
@@ -117,6 +124,7 @@ impl Metadata {
 
     fn append_records(&mut self, records: &[JournalRecord]) -> Result<Receipt> {
         self.builder.clear();
+        self.builder.stamp(self.clock.wall());
         for record in records {
             self.builder.push(&Record::new(&record.encode()))?;
         }

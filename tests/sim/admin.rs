@@ -12,10 +12,10 @@ impl World {
         let now = self.describe(name).map(|topic| topic.config);
         match (self.choice.below(10), now) {
             (0..=3, None) | (0, Some(_)) => self.create(name, &config),
-            (4.., None) | (1, Some(_)) => self.ensure(name, config),
+            (4.., None) | (1, Some(_)) => self.ensure(name, &config),
             (2 | 3, Some(_)) => self.delete(name),
             (4 | 5, Some(now)) => self.add_partitions(name, &now),
-            (_, Some(now)) => self.configure(name, config.partitions(now.partitions)),
+            (_, Some(now)) => self.configure(name, &config.partitions(now.partitions)),
         }
     }
 
@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    pub(super) fn ensure(&mut self, name: &str, config: TopicConfig) {
+    pub(super) fn ensure(&mut self, name: &str, config: &TopicConfig) {
         let outcome = self.log().ensure_topic(name, config.clone());
         self.trace.note(format_args!("ensures {name}: {outcome:?}, {:?}", config.settings()));
         let topic = self.model.topic(name);
@@ -44,13 +44,13 @@ impl World {
             Ok(ensured) if ensured.created => {
                 assert!(topic.may_be_absent, "{name} was made, and was there");
                 topic.went();
-                topic.has(&config);
+                topic.has(config);
                 topic.may_be_new = true;
                 self.settle(name);
             }
             Ok(_) => self.settle(name),
             Err(Error::PartitionCount { .. }) => assert!(!topic.is_certainly_absent(), "{name} is there, they say"),
-            Err(error) => self.may_be_new(name, &config, &error),
+            Err(error) => self.may_be_new(name, config, &error),
         }
     }
 
@@ -103,10 +103,10 @@ impl World {
         for config in self.model.topic(name).configs.clone() {
             self.model.topic(name).may_have(&config.partitions(total));
         }
-        self.changed(name, now.clone().partitions(total), outcome.is_ok());
+        self.changed(name, &now.clone().partitions(total), outcome.is_ok());
     }
 
-    fn configure(&mut self, name: &str, config: TopicConfig) {
+    fn configure(&mut self, name: &str, config: &TopicConfig) {
         let outcome = self.log().set_topic_config(name, config.clone());
         self.trace.note(format_args!("sets {name}: {outcome:?}, {:?}", config.settings()));
         match outcome {
@@ -123,10 +123,10 @@ impl World {
     }
 
     /// A topic has other settings, or may have.
-    fn changed(&mut self, name: &str, config: TopicConfig, surely: bool) {
+    fn changed(&mut self, name: &str, config: &TopicConfig, surely: bool) {
         let topic = self.model.topic(name);
         let was_synced = topic.is_synced();
-        topic.may_have(&config);
+        topic.may_have(config);
         if !surely {
             return;
         }

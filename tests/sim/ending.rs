@@ -64,7 +64,7 @@ impl World {
         for name in self.names() {
             let config = topic_config(&mut self.choice);
             match self.ask(name) {
-                Some(topic) => self.ensure(name, topic.config),
+                Some(topic) => self.ensure(name, &topic.config),
                 None => self.create(name, &config),
             }
         }

@@ -94,7 +94,7 @@ impl PartitionModel {
 
 impl Model {
     pub(super) fn topic(&mut self, name: &str) -> &mut TopicModel {
-        self.topics.entry(name.to_owned()).or_insert_with(TopicModel::new)
+        self.topics.entry(name.to_owned()).or_insert_with(TopicModel::absent)
     }
 
     pub(super) fn partition(&mut self, slot: Slot) -> &mut PartitionModel {

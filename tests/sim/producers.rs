@@ -222,13 +222,12 @@ impl World {
     pub(super) fn poll(&mut self, index: usize, answers: Answers) {
         let pending = std::mem::take(&mut self.producers[index].pending);
         for Pending { serial, before, delivery } in pending {
-            match delivery.try_wait() {
-                Some(answer) => self.answered(index, serial, answer, answers),
-                None => {
-                    assert!(answers == Answers::Open, "record {serial} has no end after the log's");
-                    self.producers[index].pending.push(Pending { serial, before, delivery });
-                }
+            if let Some(answer) = delivery.try_wait() {
+                self.answered(index, serial, answer, answers);
+                continue;
             }
+            assert!(answers == Answers::Open, "record {serial} has no end after the log's");
+            self.producers[index].pending.push(Pending { serial, before, delivery });
         }
     }
 

@@ -320,7 +320,7 @@ impl World {
         let directory = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let one = TopicPartition::from_directory_name(directory).expect("a partition's directory");
         let found = before.iter().find(|before| before.name == one.topic && before.slot.1 == one.partition);
-        let slot = found.map(|found| found.slot).unwrap_or_else(|| panic!("{one} is not read"));
+        let slot = found.map_or_else(|| panic!("{one} is not read"), |found| found.slot);
         self.model.partition(slot).is_corrupt(&offsets);
         self.trace.count("damaged batches met");
         self.seek_to(index, &one, Offset(offsets.end).into());

@@ -28,8 +28,11 @@ impl World {
         self.open();
     }
 
-    /// The end that was to come has come.
+    /// Ends the process where the end that was to come has come.
     pub(super) fn meet_doom(&mut self) {
+        if !self.is_over() {
+            return;
+        }
         match self.doom {
             Some(Doom::Kill(_)) => self.kill(),
             _ => self.lose_power(),

@@ -38,7 +38,9 @@ impl World {
         self.model.check_order(slot);
         let mut digest = DefaultHasher::new();
         let known = &self.model.partition(slot).known;
-        known.iter().for_each(|(offset, known)| (offset, known.serial, known.power).hash(&mut digest));
+        for (offset, known) in known {
+            (offset, known.serial, known.power).hash(&mut digest);
+        }
         let digest = digest.finish();
         self.trace.note(format_args!("  {}-{} has {start}, {high_watermark}, {end}: {digest:x}", slot.0, slot.1));
     }

@@ -25,7 +25,7 @@ pub(super) struct TopicModel {
 }
 
 impl TopicModel {
-    pub(super) fn new() -> Self {
+    pub(super) fn absent() -> Self {
         Self { may_be_absent: true, ..Self::default() }
     }
 

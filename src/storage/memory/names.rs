@@ -78,7 +78,7 @@ impl Names {
         let mut done = Vec::new();
         for (at, unsynced) in self.unsynced.iter_mut().enumerate().rev() {
             unsynced.waits_for.remove(directory);
-            if unsynced.waits_for.is_empty() || unsynced.change.paths().any(|path| needed.contains(path)) {
+            if unsynced.waits_for.is_empty() || unsynced.change.touches(&needed) {
                 needed.extend(unsynced.change.paths().cloned());
                 done.push(at);
             }
@@ -99,13 +99,13 @@ impl Names {
     /// What a loss of power leaves.
     pub(super) fn after_crash(&self, fates: &mut Fates) -> Tree {
         let mut left = self.durable.clone();
-        let mut lost: BTreeSet<&Arc<str>> = BTreeSet::new();
+        let mut lost: Vec<&NameChange> = Vec::new();
         for unsynced in &self.unsynced {
             let happened = fates.happens(unsynced.serial);
-            if happened && !unsynced.change.paths().any(|path| lost.contains(path)) {
+            if happened && !lost.iter().any(|earlier: &&NameChange| earlier.touches(unsynced.change.paths())) {
                 left.apply(&unsynced.change);
             } else {
-                lost.extend(unsynced.change.paths());
+                lost.push(&unsynced.change);
             }
         }
         left.prune();
@@ -136,6 +136,15 @@ impl NameChange {
             Self::Rename { from, to, .. } => (from, Some(to)),
         };
         std::iter::once(path).chain(other)
+    }
+
+    /// Whether it is about one of these names, or about a name in a directory of such a name: a directory that is made
+    /// where another was does not have what was in that one.
+    fn touches<'a>(&self, names: impl IntoIterator<Item = &'a Arc<str>>) -> bool {
+        let is_in = |path: &str, name: &str| {
+            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        names.into_iter().any(|name| self.paths().any(|path| is_in(path, name)))
     }
 
     fn node(&self) -> Option<Node> {
