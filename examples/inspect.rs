@@ -11,9 +11,9 @@
 //! be used on a broker's directory, on a partition that is open elsewhere, and on one that was damaged. It ends with
 //! a failure where something is wrong.
 //!
-//! To hand a topic to a broker: close the partition, create the topic there, stop the broker, export into the
-//! broker's directory of the partition (`<log.dir>/<topic>-<number>`), start the broker. The way back needs no
-//! tool: a copy of a broker's partition directory opens as it is.
+//! To hand a topic to a broker: close the log, create the topic there with as many partitions, stop the broker, export
+//! each partition (`<log>/<topic>-<number>`) into the broker's directory of it (`<log.dir>/<topic>-<number>`), start the
+//! broker. The way back needs no tool: a copy of a broker's partition directory opens as it is, and a log adopts it.
 
 #[path = "shared/inspect/mod.rs"]
 mod inspect;

@@ -27,13 +27,15 @@ pub enum Durability {
 }
 
 /// How old records go (Kafka: `cleanup.policy`).
+#[doc(alias = "cleanup.policy")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cleanup {
     /// Whole segments from the front, by [`Retention`].
     #[default]
     Delete,
-    /// Records that a later one with the same key replaces. Every record needs a key.
+    /// Records that a later one with the same key replaces. Every record needs a key. This release keeps the setting and
+    /// asks for the keys, and removes nothing yet.
     Compact,
     /// Both.
     CompactAndDelete,
@@ -73,14 +75,15 @@ impl Retention {
         Self { age: None, bytes: None }
     }
 
-    /// Bounds the age of what is kept.
+    /// Bounds the age of what is kept. Age is counted from a record's own timestamp to now: a topic that is filled with
+    /// old events is emptied by it.
     #[must_use]
     pub const fn age(mut self, age: Duration) -> Self {
         self.age = Some(age);
         self
     }
 
-    /// Bounds the size of what is kept.
+    /// Bounds the size of what is kept, in bytes of each partition.
     #[must_use]
     pub const fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
@@ -101,6 +104,7 @@ pub enum Commits {
 }
 
 /// Whose clock a record's timestamp is (Kafka: `message.timestamp.type`).
+#[doc(alias = "message.timestamp.type")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimestampType {
@@ -278,7 +282,8 @@ impl PartitionConfig {
         self
     }
 
-    /// After how long a batch that nobody waits for is synced, and so becomes visible. Default: 5 ms.
+    /// After how long a batch that nobody waits for is synced, and so becomes visible. Default: 5 ms (Kafka leaves it to
+    /// the operating system).
     pub const fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
         self

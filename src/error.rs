@@ -194,11 +194,11 @@ pub enum Error {
         /// Where it is.
         end: Offset,
     },
-    /// The log was truncated or reopened while a sync was waited for: whether the records are stored, or still
-    /// there, is not known.
-    #[error("the log was truncated or reopened while a sync up to offset {offset} was waited for")]
+    /// The log was truncated or reopened while a sync was waited for, or an export was made: whether the records are
+    /// stored, or still there, is not known.
+    #[error("the log was truncated or reopened while it was synced or copied up to offset {offset}")]
     Superseded {
-        /// Up to where the sync was waited for.
+        /// Up to where.
         offset: Offset,
     },
     /// A truncation below the high watermark, which was not forced.
@@ -317,7 +317,7 @@ pub enum Error {
     },
     /// The topic has another number of partitions than was asked for, or more: their number only grows.
     #[error(
-        "topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` raises the number"
+        "topic {topic:?} has {partitions} as its number of partitions, {requested} was asked for: it only grows, by `add_partitions`"
     )]
     PartitionCount {
         /// The topic.
@@ -358,6 +358,12 @@ pub enum Error {
     /// A directory inside of the log's is none of a partition. It was not touched.
     #[error("{} is no partition's directory (TOPIC-NUMBER): move it out of the log's directory", path.display())]
     ForeignDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// An export into the directory did not come to its end. What is there is no log: records are missing in it.
+    #[error("{} holds an export that was not finished: remove the directory and export again", path.display())]
+    UnfinishedExport {
         /// The directory.
         path: PathBuf,
     },

@@ -1,8 +1,48 @@
 //! Kafka's log inside your own process.
 //!
-//! A [`Partition`] is an append-only log of records in one directory. It is opened like a file, says when a record is
-//! stored ([`Appended::wait`]) and what that is worth ([`Durability`]), survives crashes, and lies on the disk in
-//! Apache Kafka's own formats: a directory copied from a broker opens, and what is written here can be handed to one.
+//! A [`Log`] is a directory of topics, each of them divided into partitions: append-only logs of records. A
+//! [`Producer`] publishes to them, a [`Reader`] reads from any offset or point in time. It is opened like a file, says
+//! when a record is stored ([`Delivery::wait`]) and what that is worth ([`Durability`], [`Acks`]), survives crashes, and
+//! lies on the disk in Apache Kafka's own formats: directories copied from a broker are adopted, and what is written
+//! here can be handed to one.
+//!
+//! ```
+//! use std::time::Duration;
+//! use taffrail::{Log, Record, TopicConfig};
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("data");
+//! let log = Log::open(&path)?;
+//! log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+//!
+//! let producer = log.producer().open()?;
+//! let stored = producer.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
+//! println!("stored in partition {} at offset {}", stored.partition, stored.offset);
+//!
+//! let mut reader = log.reader().topics(["orders"]).open()?;
+//! for record in &reader.poll(Duration::from_secs(1))? {
+//!     println!("{} {:?}", record.offset(), record.value_str());
+//! }
+//! log.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The layers
+//!
+//! ```text
+//!  Log         topics and their settings; one process at a time, threads of its own or none
+//!  Producer    batches per partition, in order of key         Reader    positions in many partitions, in turns
+//!  Partition   one log: append, read, retention, truncation, recovery
+//!  Segment     one .log file and its sparse indexes
+//!  Storage     files and directories: the operating system's, in memory, yours
+//!  Batches     Kafka's record batches: parsed and checked, built
+//! ```
+//!
+//! Each is public, and those from [`Partition`] down are usable without those above them: a partition is opened alone in
+//! its directory ([`Partition::open`]), or borrowed from a log ([`Log::partition`]). [`Segment`] reads and recovers a
+//! file; [`FileStorage`] and [`MemoryStorage`] are the two [`Storage`]s that are here; [`Batches`], [`Records`] and
+//! [`BatchBuilder`] are the bytes.
+//!
+//! One partition by itself, without topics or threads:
 //!
 //! ```
 //! use taffrail::{BatchBuilder, Partition, PartitionConfig, ReadOptions, Record};
@@ -20,16 +60,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # The layers
-//!
-//! ```text
-//!  Partition   log, readers, retention, truncation, recovery      Segment   one .log file and its sparse indexes
-//!  Storage     files and directories: the operating system's ([`FileStorage`]), in memory ([`MemoryStorage`]), yours
-//!  Batches     Kafka's record batches: parsed and checked ([`Batches`], [`Records`]), built ([`BatchBuilder`])
-//! ```
-//!
-//! Each is public and usable without those above it.
-//!
 //! # What a database needs
 //!
 //! - writing: [`Partition::append`], [`Partition::append_at`] (if the end is where it is expected),
@@ -43,10 +73,20 @@
 //!
 //! # When something goes wrong
 //!
-//! Every fallible call answers an [`Error`] that says where it happened; [`Error::kind`] says what to do. A failed sync
-//! or a write that could not be undone fences the partition until [`Partition::reopen`]. Damaged bytes are
-//! [`Error::Corrupt`], with the offsets that cannot be read; reading goes on behind them. Nothing is deleted by being
-//! read, and nothing is skipped in silence.
+//! Every fallible call answers an [`Error`] that says where it happened; [`Error::kind`] says what to do.
+//!
+//! - A record that could not be stored: its [`Delivery`] answers why, and so does [`Producer::flush`]. Batches behind it
+//!   go on.
+//! - A failed sync, or a write that could not be undone, fences that partition until [`Log::reopen`] or
+//!   [`Partition::reopen`]: it is read, and takes no writes ([`Error::Poisoned`]). Other partitions go on.
+//! - Damaged bytes are [`Error::Corrupt`], with the offsets that cannot be read; a [`Reader::seek`] to the end of these
+//!   goes on behind them.
+//! - A position that the retention has overtaken is [`Error::OffsetOutOfRange`] with both ends; one that the log was cut
+//!   below is [`Error::Truncated`].
+//! - A reader that meets any of these answers it when the turn of that partition comes, and goes on with the others.
+//!
+//! Nothing is deleted by being read, and nothing is skipped in silence. A log that was not closed is recovered by the
+//! next open: what was acknowledged is there, and what was cut off behind it is said ([`Partition::recovery`]).
 #![deny(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -106,7 +146,7 @@ pub use types::{
     TopicPartition,
 };
 
-/// The program in the README runs.
+/// The programs in the README are compiled; the second one runs. (The first one runs in `tests/readme.rs`.)
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -95,7 +95,7 @@ impl LogBuilder {
         self
     }
 
-    /// Whether threads of the log's own do what falls due. Without them no thread is started, ever: the host calls
+    /// Whether threads of the log's own (four) do what falls due. Without them no thread is started, ever: the host calls
     /// [`Log::tick`], and calls that wait do what falls due meanwhile. Default: they do.
     pub const fn background(mut self, background: bool) -> Self {
         self.background = background;
@@ -124,7 +124,8 @@ impl LogBuilder {
     ///
     /// # Errors
     /// [`Error::Locked`] where another process has it open, or a partition in it is open alone;
-    /// [`Error::ForeignDirectory`], [`Error::WrongCluster`], [`Error::CorruptCatalogue`], [`Error::Io`].
+    /// [`Error::ForeignDirectory`] where a directory in it is none of a partition; [`Error::InvalidName`] where the cluster's
+    /// id is none, or a directory has the name of what is no topic (a broker's `__cluster_metadata`); [`Error::WrongCluster`], [`Error::CorruptCatalogue`], [`Error::Io`].
     pub fn open(self) -> Result<Log> {
         let options = NodeOptions {
             directory: self.directory,
@@ -200,17 +201,17 @@ impl Log {
         &self.handle.node
     }
 
-    /// Publishes records.
+    /// Publishes records. A producer is shared by threads, and one for all topics is enough.
     pub fn producer(&self) -> ProducerBuilder {
         ProducerBuilder::new(Arc::clone(self.node()))
     }
 
-    /// Reads records without a group: positions are the host's to keep.
+    /// Reads records without a group: positions are the host's to keep. A reader is one thread's.
     pub fn reader(&self) -> ReaderBuilder {
         ReaderBuilder::new(Arc::clone(self.node()))
     }
 
-    /// Creates a topic. It is there for ever when this returns.
+    /// Creates a topic: 1 to 249 letters, digits, dots, underscores and dashes. It is there for ever when this returns.
     ///
     /// # Errors
     /// [`Error::TopicExists`], [`Error::TopicNameCollides`], [`Error::InvalidName`], [`Error::InvalidConfig`]: nothing
@@ -254,7 +255,19 @@ impl Log {
         Ok(PartitionsAdded { before, after: total })
     }
 
-    /// Gives a topic other settings, all of them: begin with those of [`Log::describe_topic`] to change one.
+    /// Gives a topic other settings, all of them: begin with those of [`Log::describe_topic`] to change one. Those of
+    /// segments (sizes, indexes) hold from the next segment on. An adopted topic is none any more: its retention begins.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use taffrail::{Log, Retention, TopicConfig};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let log = Log::open(directory.path().join("data"))?;
+    /// log.create_topic("orders", TopicConfig::new().partitions(4))?;
+    /// let config = log.describe_topic("orders")?.config;
+    /// log.set_topic_config("orders", config.retention(Retention::forever().age(Duration::from_secs(86_400))))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidConfig`], [`Error::PartitionCount`] where they say another number of partitions,
@@ -282,7 +295,8 @@ impl Log {
         self.node().catalogue().topics().map(|topic| topic.name.clone()).collect()
     }
 
-    /// One partition of a topic, to be used by itself.
+    /// One partition of a topic, to be used by itself: appended to, read, exported. It is closed with the log and has the
+    /// settings of its topic, so that [`Partition::close`] and [`Partition::set_config`] answer [`Error::Policy`].
     ///
     /// # Errors
     /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], [`Error::Closed`].

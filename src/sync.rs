@@ -106,4 +106,6 @@ mod primitives {
     }
 }
 
-pub(crate) use primitives::{Arc, Condvar, Mutex, RwLock, atomic, wait_for};
+/// A lock that can stand in a static, which loom's cannot: for counters of the process, nothing that threads agree by.
+pub(crate) use parking_lot::Mutex as StaticMutex;
+pub(crate) use primitives::{Arc, Condvar, Mutex, MutexGuard, RwLock, atomic, wait_for};

@@ -123,7 +123,7 @@ pub struct TopicPartition {
 }
 
 impl TopicPartition {
-    /// Reads a directory name as FORMATS 2 has it, `orders-0`: the last dash divides.
+    /// Reads a directory name as Kafka has it, `orders-0`: the last dash divides.
     ///
     /// # Errors
     /// [`Error::InvalidName`] where the name is not of that form.
@@ -166,7 +166,8 @@ pub(crate) fn check_topic_name(topic: &str) -> std::result::Result<(), &'static 
     }
 }
 
-/// What a producer waits for before a record counts as stored (Kafka: `acks`).
+/// What a producer waits for before a record counts as stored (Kafka: `acks`, with `0`, `1` and `all`).
+#[doc(alias = "acks")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acks {

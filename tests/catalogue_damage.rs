@@ -53,7 +53,7 @@ fn journal(storage: &MemoryStorage) -> String {
 fn open_damaged(storage: &MemoryStorage, path: &str, position: u64) -> (MemoryStorage, Result<Topics>) {
     let damaged = storage.snapshot();
     // A byte whose bits are all others, or a single one.
-    let bits = if position % 2 == 0 {
+    let bits = if position.is_multiple_of(2) {
         0..8
     } else {
         let bit = u8::try_from(position / 2 % 8).expect("small");

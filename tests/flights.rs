@@ -1,11 +1,13 @@
-//! The events that the examples publish: their times, and what is no event.
+//! The events that the examples publish: their times, what is no event, and the example that publishes them all.
 
-#[path = "../examples/shared/flights.rs"]
-mod flights;
+#[path = "../examples/quickstart.rs"]
+#[expect(dead_code, reason = "the program's main is not called")]
+mod quickstart;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use flights::{Flight, unix_millis};
+use quickstart::flights::{self, Flight, unix_millis};
 use taffrail::Timestamp;
 
 #[test]
@@ -68,10 +70,42 @@ fn what_is_no_event_is_refused() {
     }
 }
 
+fn week() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/flights.jsonl")
+}
+
 #[test]
 fn the_week_of_flights_is_whole() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/flights.jsonl");
-    let flights = flights::read(&path).expect("the file is sound");
+    let flights = flights::read(&week()).expect("the file is sound");
     assert_eq!(flights.len(), 6099);
     assert!(flights.is_sorted_by_key(|flight| flight.scheduled));
+}
+
+/// The second run publishes behind what the first has left, and checks its own part.
+#[test]
+fn quickstart_runs_again_on_the_log_that_it_kept() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let directory = home.path().join("log");
+    for _ in 0..2 {
+        let summary = quickstart::run(&week(), &directory).expect("what was published comes back");
+        assert_eq!(summary.to_string(), "published 6099, read 6099, keys 2048, order kept");
+    }
+    let log = taffrail::Log::open(&directory).expect("it opens");
+    let described = log.describe_topic("flights").expect("it is there");
+    let records: u64 = described.partitions.iter().map(|partition| partition.end.0).sum();
+    assert_eq!((described.partitions.len(), records), (8, 2 * 6099));
+}
+
+#[test]
+fn quickstart_takes_files_that_hardly_have_anything() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let line = |tail: &str| format!("{{\"tail\":{tail},\"scheduled\":\"2013-01-01T05:15:00-05:00\"}}\n");
+    let (one, two) = (line("\"N1\""), line("\"N1\"") + &line("null"));
+    for (number, (text, keys)) in [("", 0), (one.as_str(), 1), (two.as_str(), 1)].into_iter().enumerate() {
+        let (path, directory) = (home.path().join("flights.jsonl"), home.path().join(format!("log-{number}")));
+        fs::write(&path, text).expect("it can be written");
+        let summary = quickstart::run(&path, &directory).expect("what was published comes back");
+        let count = text.lines().count();
+        assert_eq!(summary, quickstart::Summary { published: count, read: count, keys });
+    }
 }

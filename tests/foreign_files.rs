@@ -44,7 +44,9 @@ fn foreign_files_stay() {
     let place = tempfile::tempdir().expect("a place");
     let path = place.path().join("project-1");
     fs::create_dir(&path).expect("a directory");
-    FOREIGN.iter().for_each(|name| fs::write(path.join(name), name).expect("a file"));
+    for name in FOREIGN {
+        fs::write(path.join(name), name).expect("a file");
+    }
     let partition = open(&path).expect("opens");
     append(&partition, 20);
     partition.truncate_from(Offset(12), Force::Yes).expect("cut");
@@ -89,7 +91,9 @@ fn what_a_crash_left_of_ours_goes() {
         "history.taffrail.tmp",
         ".kafka_cleanshutdown.tmp",
     ];
-    ours.iter().for_each(|name| fs::write(path.join(name), name).expect("a file"));
+    for name in &ours {
+        fs::write(path.join(name), name).expect("a file");
+    }
     open(&path).expect("opens").close().expect("closes");
     for name in ours {
         assert!(!path.join(name).exists(), "{name} is still there");

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail::{
-    BatchBuilder, Error, Log, MemoryStorage, Offset, Partition, PartitionConfig, ReadOptions, Record, TopicConfig,
+    BatchBuilder, Error, Log, MemoryStorage, Offset, Partition, PartitionConfig, ReadOptions, Record, Retention,
+    TopicConfig,
 };
 
 fn append(partition: &Partition, values: &[&str]) {
@@ -119,6 +120,50 @@ fn what_a_producer_sends_a_reader_gets_in_order() {
     assert!(matches!(reader.poll(Duration::ZERO), Err(Error::Closed)));
 }
 
+/// The fixture's records are years old: an age limit would remove them at once.
+#[test]
+fn a_topic_copied_from_a_broker_is_adopted_and_kept_until_it_gets_settings() {
+    let home = tempfile::tempdir().unwrap();
+    let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kafka-partition-a/orders-0");
+    std::fs::create_dir_all(home.path().join("orders-0")).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), home.path().join("orders-0").join(file.file_name())).unwrap();
+    }
+    let log = Log::open(home.path()).unwrap();
+    let found = log.describe_topic("orders").unwrap();
+    assert!(found.adopted && found.config.partition.retention == Retention::forever());
+    let before = values_read(&log, "orders");
+    assert!(!before.is_empty());
+    let producer = log.producer().open().unwrap();
+    producer.send("orders", Record::new("ours").key("k")).unwrap().wait().unwrap();
+    let ensured = log.ensure_topic("orders", TopicConfig::new()).unwrap();
+    assert!(!ensured.created && ensured.differences.iter().any(|one| one.setting == "retention.ms"), "{ensured:?}");
+    assert!(log.describe_topic("orders").unwrap().adopted, "it has no settings yet");
+    assert_eq!(values_read(&log, "orders").len(), before.len() + 1);
+
+    log.set_topic_config("orders", found.config).unwrap();
+    log.close().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    assert!(!log.describe_topic("orders").unwrap().adopted);
+    assert_eq!(values_read(&log, "orders").len(), before.len() + 1);
+}
+
+/// What a reader gets of a topic, from the first record to the end.
+fn values_read(log: &Log, topic: &str) -> Vec<String> {
+    let mut reader = log.reader().topics([topic]).open().unwrap();
+    let mut values = Vec::new();
+    loop {
+        let polled = reader.try_poll().unwrap();
+        if polled.is_empty() {
+            return values;
+        }
+        values.extend(
+            polled.records().map(|record| String::from_utf8_lossy(record.value().unwrap_or_default()).into_owned()),
+        );
+    }
+}
+
 #[test]
 fn a_producer_goes_by_the_settings_that_a_topic_has_now() {
     let home = tempfile::tempdir().unwrap();
@@ -133,4 +178,15 @@ fn a_producer_goes_by_the_settings_that_a_topic_has_now() {
     log.set_topic_config("orders", TopicConfig::new().cleanup(taffrail::Cleanup::Compact)).unwrap();
     assert!(matches!(producer.send("orders", Record::new("no key")), Err(Error::NullKey { .. })));
     producer.send("orders", Record::new("a key").key("k")).unwrap().wait().unwrap();
+}
+
+#[test]
+fn nothing_is_made_in_a_log_that_somebody_has_open() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Log::open(home.path()).unwrap();
+    log.create_topic("orders", TopicConfig::new()).unwrap();
+    let into_the_log = home.path().join("copy-0");
+    assert!(matches!(log.partition("orders", 0).unwrap().export(&into_the_log), Err(Error::Locked { .. })));
+    assert!(matches!(Partition::open(&into_the_log, PartitionConfig::default()), Err(Error::Locked { .. })));
+    assert!(!into_the_log.exists());
 }

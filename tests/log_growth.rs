@@ -84,7 +84,9 @@ fn a_topic_grows_while_it_is_used() {
         std::thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
         let mut sent = BTreeMap::new();
-        producers.into_iter().for_each(|producer| sent.extend(producer.join().expect("it publishes")));
+        for producer in producers {
+            sent.extend(producer.join().expect("it publishes"));
+        }
         total.set(sent.values().sum()).expect("once");
         let seen: Vec<_> = readers.into_iter().map(|reader| reader.join().expect("it reads")).collect();
         (sent, seen)

@@ -65,14 +65,16 @@ impl TopicConfig {
         Self::new().retention(Retention::forever())
     }
 
-    /// Into how many partitions the topic is divided. Default: 1; at most 100,000.
+    /// Into how many partitions the topic is divided. Default: 1; at most 100,000. It grows by
+    /// [`Log::add_partitions`](crate::Log::add_partitions), and never shrinks.
     #[doc(alias = "num.partitions")]
     pub const fn partitions(mut self, count: u32) -> Self {
         self.partitions = count;
         self
     }
 
-    /// How many copies each partition has. Default: what the log says; a log without a cluster has one.
+    /// How many copies each partition has. Default: what the log says. A log without a cluster has one, and refuses
+    /// more.
     #[doc(alias = "replication.factor")]
     #[doc(alias = "default.replication.factor")]
     pub const fn replication_factor(mut self, copies: u32) -> Self {
@@ -80,7 +82,8 @@ impl TopicConfig {
         self
     }
 
-    /// How many copies must be in sync for a record to be taken with `Acks::All`. Default: what the log says.
+    /// How many copies must be in sync for a record to be taken with [`Acks::All`](crate::Acks::All). Default: what the
+    /// log says. A log without a cluster has one copy, and refuses to ask for more.
     #[doc(alias = "min.insync.replicas")]
     pub const fn min_insync_replicas(mut self, copies: u32) -> Self {
         self.min_insync_replicas = Some(copies);
@@ -180,10 +183,11 @@ for_each_partition! {
     durability: Durability;
     /// Who commits. Default: the partition, as soon as a record is stored.
     commits: Commits;
-    /// How old records go. Default: [`Cleanup::Delete`].
+    /// How old records go. Default: [`Cleanup::Delete`]. (Nothing is compacted in this release: [`Cleanup::Compact`].)
     #[doc(alias = "cleanup.policy")]
     cleanup: Cleanup;
-    /// How long and how much is kept. Default: 7 days, and any number of bytes.
+    /// How long and how much of each partition is kept. Default: 7 days by the records' own timestamps, and any number of
+    /// bytes.
     #[doc(alias = "retention.ms")]
     #[doc(alias = "retention.bytes")]
     retention: Retention;
@@ -214,7 +218,8 @@ for_each_partition! {
     /// How far after now a record's timestamp may lie. Default: any distance.
     #[doc(alias = "message.timestamp.after.max.ms")]
     timestamp_after_max: Option<Duration>;
-    /// After how long a batch that nobody waits for is synced, and so becomes visible. Default: 5 ms.
+    /// After how long a batch that nobody waits for is synced, and so becomes visible. Default: 5 ms (Kafka leaves it to
+    /// the operating system).
     flush_interval: Duration;
     /// How often the recovery point and the high watermark are written to their checkpoints. Default: 5 s.
     checkpoint_interval: Duration;

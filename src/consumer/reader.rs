@@ -12,11 +12,17 @@ use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::types::{Isolation, Timestamp, TopicPartition};
 
-/// Opens a [`Reader`]. A log's `reader()` makes it.
+/// Opens a [`Reader`]. [`Log::reader`](crate::Log::reader) makes it.
 ///
-/// ```ignore
-/// let reader = log.reader().topics(["orders"]).start_at(StartAt::Latest).open()?;
+/// ```
+/// use taffrail::{Isolation, Log, StartAt, TopicConfig};
+/// # let directory = tempfile::tempdir()?;
+/// # let log = Log::open(directory.path().join("data"))?;
+/// # log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+/// let all = log.reader().topics(["orders"]).start_at(StartAt::Latest).open()?;
 /// let one = log.reader().partitions([("orders", 2)]).isolation(Isolation::Uncommitted).open()?;
+/// assert_eq!((all.assignment().len(), one.assignment().len()), (4, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
 pub struct ReaderBuilder {
@@ -42,14 +48,16 @@ impl ReaderBuilder {
         self
     }
 
-    /// Reads these partitions, by topic and number, besides what was named before.
+    /// Reads these partitions, by topic and number from 0, besides what was named before.
     #[doc(alias = "assign")]
     pub fn partitions(mut self, partitions: impl IntoIterator<Item = (impl Into<String>, u32)>) -> Self {
         self.partitions.extend(partitions.into_iter().map(|(topic, number)| (topic.into(), number)));
         self
     }
 
-    /// Where reading begins. Default: [`StartAt::Earliest`] (Kafka: the latest).
+    /// Where reading begins, in each partition, until a seek says otherwise. Default: [`StartAt::Earliest`] (Kafka: the
+    /// latest).
+    #[doc(alias = "auto.offset.reset")]
     pub fn start_at(mut self, start: StartAt) -> Self {
         self.start_at = start;
         self
@@ -121,14 +129,38 @@ impl fmt::Debug for ReaderBuilder {
 /// Positions are not stored anywhere: whoever wants to go on after a restart keeps [`Reader::position`] with what it
 /// made of the records, and hands it to [`Reader::seek`].
 ///
-/// ```ignore
+/// ```
+/// use std::time::Duration;
+/// use taffrail::{Log, Record, TopicConfig};
+/// # let directory = tempfile::tempdir()?;
+/// # let log = Log::open(directory.path().join("data"))?;
+/// # log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+/// # log.producer().open()?.send("orders", Record::new("placed").key("customer-7"))?;
 /// let mut reader = log.reader().topics(["orders"]).open()?;
 /// loop {
 ///     let polled = reader.poll(Duration::from_secs(1))?;
 ///     for record in &polled {
 ///         println!("{}-{} {} {:?}", polled.topic(), polled.partition(), record.offset(), record.value_str());
 ///     }
+///     # break;
 /// }
+///
+/// // What there is without waiting, up to the end of all partitions:
+/// reader.seek_to_beginning("orders")?;
+/// let mut count = 0;
+/// loop {
+///     let polled = reader.try_poll()?;
+///     if polled.is_empty() {
+///         break;
+///     }
+///     count += polled.records().count();
+/// }
+/// assert_eq!(count, 1);
+///
+/// // To go on later, keep positions with what was made of the records:
+/// let kept = reader.position("orders", 3)?;
+/// reader.seek("orders", 3, kept)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias = "KafkaConsumer")]
 pub struct Reader {

@@ -8,6 +8,8 @@ use crate::types::{TopicId, check_topic_name};
 type Outcome = Result<(Vec<Event>, Reply)>;
 
 /// Names of the log's own: its directories, and the one that no broker would give a topic.
+/// What Kafka keeps of groups and transactions. They are adopted, and not made by anybody.
+const INTERNAL: &[&str] = &["__consumer_offsets", "__transaction_state"];
 const RESERVED: &[&str] = &["__taffrail_", "__cluster_metadata"];
 
 pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
@@ -55,6 +57,9 @@ pub(super) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static s
 
 fn create(state: &Controller, name: String, id: TopicId, config: TopicConfig) -> Outcome {
     check_free(state, &name, id)?;
+    if INTERNAL.contains(&name.as_str()) {
+        return Err(Error::InvalidName { name, reason: "the log makes this topic itself when it needs it" });
+    }
     if let Some(existing) = state.topics().find(|topic| collide(&topic.name, &name)) {
         return Err(Error::TopicNameCollides { name, existing: existing.name.clone() });
     }

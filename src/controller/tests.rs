@@ -73,6 +73,15 @@ fn a_cluster_is_formatted_once() {
 }
 
 #[test]
+fn the_topics_of_groups_and_transactions_are_adopted_and_not_made() {
+    for name in ["__consumer_offsets", "__transaction_state"] {
+        let controller = Controller::default();
+        assert!(matches!(refusal(&controller, create(name, 1, TopicConfig::new())), Error::InvalidName { .. }));
+        assert!(with([adopt(name, 1, 50)]).topic(name).is_some());
+    }
+}
+
+#[test]
 fn without_a_cluster_there_is_one_copy() {
     let controller = with([create("there", 1, TopicConfig::new())]);
     for config in

@@ -27,11 +27,11 @@ impl Node {
     /// Has the catalogue decide a command about `topic`, and makes it so.
     pub(crate) fn administer(&self, topic: &str, command: Command) -> Result<Reply> {
         self.check_open()?;
-        let reply = self.administer_alone(command)?;
-        match self.reconcile_noting().remove(topic) {
-            Some(error) => Err(error),
-            None => Ok(reply),
-        }
+        let reply = self.administer_alone(command);
+        // After a refusal too: the command may have brought an earlier one to light that had failed half-way.
+        let failure = self.reconcile_noting().remove(topic);
+        let reply = reply?;
+        failure.map_or(Ok(reply), Err)
     }
 
     /// Has the catalogue decide a command.

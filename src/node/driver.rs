@@ -188,6 +188,11 @@ impl Driver {
         }
         // A reply that changes nothing, and rests on nothing that is under way, has nothing to wait for.
         self.answer();
+        if let Some(fault) = &self.fault {
+            // It may have come before a command was submitted, whose asker nobody would answer.
+            let fault = fault.clone();
+            self.ledger.fail().into_iter().for_each(|asker| asker.set(Err(fault.clone())));
+        }
         tasks
     }
 

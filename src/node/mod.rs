@@ -155,7 +155,7 @@ impl Node {
     /// Has `signal` raised by every change of the topics, and by the close, until the answer is dropped. Look after
     /// this: what was there before raises nothing.
     pub(crate) fn listen(self: &Arc<Self>, signal: &Pointer<Signal>) -> NodeListening {
-        self.changed.listen(|| (), signal);
+        self.changed.listen(|| true, signal);
         NodeListening { node: Arc::clone(self), signal: Pointer::clone(signal) }
     }
 

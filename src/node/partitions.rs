@@ -183,11 +183,24 @@ fn assemble(
     topics
 }
 
-/// Which partitions lie in the directory whose topics the catalogue does not know.
+/// Which partitions lie in the directory that the catalogue does not know. It knows those of deleted topics, which are
+/// removed next.
 pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<TopicPartition>>> {
     let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for found in home.partitions()?.into_iter().filter(|found| image.topic(&found.topic).is_none()) {
-        unknown.entry(found.topic.clone()).or_default().push(found);
+        if !is_of_removed(home, image, &found)? {
+            unknown.entry(found.topic.clone()).or_default().push(found);
+        }
     }
     Ok(unknown)
+}
+
+/// Whether a directory is left of a topic that was deleted.
+fn is_of_removed(home: &Home, image: &Controller, found: &TopicPartition) -> Result<bool> {
+    let mut of_that_name = image.removing().iter().filter(|(_, removal)| removal.name == found.topic).peekable();
+    if of_that_name.peek().is_none() {
+        return Ok(false);
+    }
+    let topic = home.topic_of(found)?;
+    Ok(of_that_name.any(|(id, _)| topic.is_none_or(|topic| topic == *id)))
 }

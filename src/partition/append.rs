@@ -184,6 +184,7 @@ impl Inner {
 
     /// Makes the epochs durable, then those of the writer and of the view.
     pub(super) fn replace_epochs(&self, writer: &mut Writer, epochs: Epochs) -> Result<()> {
+        self.note_epoch(writer, &epochs)?;
         if let Err(error) = self.home.write_epochs(epochs.entries()) {
             // The new ones may be on the disk for all that.
             return Err(match self.home.write_epochs(writer.epochs.entries()) {
@@ -195,6 +196,14 @@ impl Inner {
         let entries = writer.epochs.entries().to_vec();
         self.picture.publish(self.next_view(|view| view.epochs = entries));
         Ok(())
+    }
+
+    /// Makes durable which epoch was begun last, where the epochs that are to be written do not say it.
+    pub(super) fn note_epoch(&self, writer: &mut Writer, epochs: &Epochs) -> Result<()> {
+        if epochs.latest() >= Some(writer.epoch) || writer.history.epoch >= Some(writer.epoch) {
+            return Ok(());
+        }
+        self.note(writer, History { epoch: Some(writer.epoch), ..writer.history })
     }
 
     /// Makes it durable that the log's history is now this, where that is news.

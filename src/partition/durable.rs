@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::books::Mark;
-use super::{Health, Inner, Partition, Writer};
+use super::{Health, Inner, Partition, Recovery, Writer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::segment::SegmentReader;
@@ -136,17 +136,36 @@ impl Inner {
             self.stored_synced(Offset(end));
             self.changed.notify();
         };
-        self.sync.sync_to(offset.0, generation, || self.run_sync(), publish)
+        self.sync.sync_to(offset.0, generation, || self.run_sync(), publish, || self.writer.lock())
     }
 
-    /// Syncs all that was appended.
+    /// Syncs all that was appended when it is called, as far as it is not taken back meanwhile. What is appended
+    /// afterwards is none of its business: it ends, whatever others do.
     pub(super) fn flush(&self) -> Result<()> {
+        let (mut mark, mut generation, mut recovered) = self.now_due();
         loop {
-            let generation = self.sync.generation();
-            match self.sync_to(self.picture.end(), generation) {
-                // Some of it was taken back meanwhile: what is left is synced.
+            match self.sync_to(mark, generation) {
                 Err(Error::Superseded { .. } | Error::UnexpectedEnd { .. }) => {}
                 outcome => return outcome,
+            }
+            let _nobody_truncates = self.writer.lock();
+            let now = self.now_due();
+            let kept = self.sync.kept_since(generation).filter(|_| Arc::ptr_eq(&recovered, &now.2));
+            // Of what a reopen has left it is not known what was there before.
+            mark = kept.map_or(now.0, |kept| mark.min(Offset(kept)).min(now.0));
+            (generation, recovered) = (now.1, now.2);
+        }
+    }
+
+    /// The end, the generation that it is a mark of (or an earlier one), and the recovery that the log had gone through
+    /// by then.
+    fn now_due(&self) -> (Offset, u64, Arc<Recovery>) {
+        loop {
+            let recovered = Arc::clone(&self.recovery.lock());
+            let generation = self.sync.generation();
+            let end = self.picture.end();
+            if self.sync.generation() == generation {
+                return (end, generation, recovered);
             }
         }
     }

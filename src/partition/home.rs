@@ -12,20 +12,24 @@
 //!               replication-offset-checkpoint   FORMATS 12, one entry each
 //!   <topic>-<n>/leader-epoch-checkpoint, partition.metadata
 //!   <topic>-<n>/history.taffrail                what the records themselves do not tell (below)
+//!   <topic>-<n>/export-unfinished.taffrail      an export is under way, or was interrupted: no open takes the directory
 //! ```
 //!
 //! In a log the checkpoints are the log's ([`Books`]), and so are the lock and the marker. What a partition that was once
 //! opened alone has inside counts then (where an inner `.lock` lies), and goes once the log's files have it.
 //!
-//! `history.taffrail`, version 1, is a file of ours: one byte of flags.
+//! `history.taffrail`, version 1, is a file of ours: one byte of flags, and where the epoch checkpoint does not say it
+//! four more.
 //!
 //! ```text
-//!   bit 0  an offset was left out between two batches at least once
-//!   bit 1  a transactional batch was appended at least once
+//!   0  1  bit 0  an offset was left out between two batches at least once
+//!         bit 1  a transactional batch was appended at least once
+//!   1  4  the highest leader epoch that was ever begun, big-endian; absent: the last of the epoch checkpoint
 //! ```
 //!
 //! A bit is set, and synced, before the first such batch is written. Where the file is missing beside segments
-//! (a directory copied from a broker) both count as set.
+//! (a directory copied from a broker) both count as set. The epoch is noted before the epoch checkpoint loses it: there
+//! an epoch without a record goes with the end of the log, as Kafka wants it, and its number must not be given again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,6 +52,9 @@ const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const EPOCHS: &str = "leader-epoch-checkpoint";
 const METADATA: &str = "partition.metadata";
 const HISTORY: &str = "history.taffrail";
+/// Stands in the directory of an export until everything else is there, durably.
+const EXPORT: &str = "export-unfinished.taffrail";
+const EXPORT_VERSION: u16 = 1;
 const HISTORY_VERSION: u16 = 1;
 /// More than this release writes, so that a later version is recognised as one.
 const HISTORY_BYTES_MAX: u64 = 4096;
@@ -57,13 +64,29 @@ const HISTORY_BYTES_MAX: u64 = 4096;
 pub(super) struct History {
     pub(super) gaps: bool,
     pub(super) transactions: bool,
+    /// The highest leader epoch that was ever begun, where the epoch checkpoint may not have it.
+    pub(super) epoch: Option<LeaderEpoch>,
 }
 
 impl History {
     /// Of a partition without a record.
-    pub(super) const NONE: Self = Self { gaps: false, transactions: false };
+    pub(super) const NONE: Self = Self { gaps: false, transactions: false, epoch: None };
     /// Of a partition of which nothing is known.
-    pub(super) const UNKNOWN: Self = Self { gaps: true, transactions: true };
+    pub(super) const UNKNOWN: Self = Self { gaps: true, transactions: true, epoch: None };
+}
+
+impl History {
+    fn parse(bytes: &[u8]) -> Self {
+        let Some((flags, rest)) = bytes.split_first() else { return Self::UNKNOWN };
+        let epoch = rest.first_chunk().and_then(|bytes| LeaderEpoch::from_i32(i32::from_be_bytes(*bytes)));
+        Self { gaps: flags & 1 != 0, transactions: flags & 2 != 0, epoch }
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.gaps) | u8::from(self.transactions) << 1];
+        bytes.extend(self.epoch.iter().flat_map(|epoch| epoch.0.to_be_bytes()));
+        bytes
+    }
 }
 
 /// Where the last process stopped, as the checkpoints say.
@@ -107,18 +130,16 @@ impl Home {
     pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path) -> Result<Self> {
         let file_name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let name = TopicPartition::from_directory_name(file_name)?;
+        // First the lock of the log around it, so that nothing is made in a log that somebody has open.
+        let outer = parent_of(directory).map(|parent| parent.join(LOCK)).filter(|lock| storage.modified(lock).is_ok());
+        let outer = outer.map(|lock| take_lock(&*storage, &lock, LockMode::Shared)).transpose()?;
         let entries = list_or_create(&*storage, directory)?;
         let lock_was_there = entries.iter().any(|entry| entry.name == LOCK);
         if !lock_was_there {
             sync_ancestors(&*storage, directory)?;
         }
-        let mut locks = vec![take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?];
-        if let Some(parent) = parent_of(directory) {
-            let outer = parent.join(LOCK);
-            if storage.modified(&outer).is_ok() {
-                locks.push(take_lock(&*storage, &outer, LockMode::Shared)?);
-            }
-        }
+        let inner = take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?;
+        let locks: Vec<_> = std::iter::once(inner).chain(outer).collect();
         if !lock_was_there {
             sync_directory(&*storage, directory)?;
         }
@@ -242,6 +263,25 @@ impl Home {
         }
     }
 
+    /// From here until [`Self::end_export`] nobody opens the directory.
+    pub(super) fn begin_export(&self) -> Result<()> {
+        checkpoint::write_own(&*self.storage, &self.path(EXPORT), EXPORT_VERSION, &[])
+    }
+
+    /// Everything is there, durably.
+    pub(super) fn end_export(&self) -> Result<()> {
+        self.remove(EXPORT)?;
+        self.sync_directory()
+    }
+
+    /// Refuses a directory whose export was not finished.
+    pub(super) fn check_exported(&self, entries: &[Entry]) -> Result<()> {
+        if entries.iter().any(|entry| entry.name == EXPORT) {
+            return Err(Error::UnfinishedExport { path: self.directory.clone() });
+        }
+        Ok(())
+    }
+
     /// Producer snapshots of what is gone say nothing of what will stand there.
     pub(super) fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
         for entry in self.list()? {
@@ -347,19 +387,26 @@ impl Home {
     /// `None` where there is no such file.
     pub(super) fn read_history(&self) -> Result<Option<History>> {
         let bytes = checkpoint::read_own(&*self.storage, &self.path(HISTORY), HISTORY_VERSION, HISTORY_BYTES_MAX)?;
-        Ok(bytes.map(|bytes| match bytes.first() {
-            Some(flags) => History { gaps: flags & 1 != 0, transactions: flags & 2 != 0 },
-            None => History::UNKNOWN,
-        }))
+        Ok(bytes.map(|bytes| History::parse(&bytes)))
     }
 
     pub(super) fn write_history(&self, history: History) -> Result<()> {
-        let flags = u8::from(history.gaps) | u8::from(history.transactions) << 1;
-        self.write_file(HISTORY, &own::frame(HISTORY_VERSION, &[flags]))
+        self.write_file(HISTORY, &own::frame(HISTORY_VERSION, &history.to_bytes()))
     }
 
     pub(super) fn read_topic_id(&self) -> Result<Option<[u8; 16]>> {
         partition_metadata::read(&*self.storage, &self.path(METADATA))
+    }
+
+    /// The same for a copy, which can do without: `None` also where the file is damaged.
+    pub(super) fn sound_topic_id(&self) -> Result<Option<[u8; 16]>> {
+        match self.read_topic_id() {
+            Err(error @ (Error::CorruptFile { .. } | Error::UnsupportedVersion { .. })) => {
+                trace::warn(&self.directory, || format!("is copied without its topic's id: {error}"));
+                Ok(None)
+            }
+            other => other,
+        }
     }
 
     /// Makes sure that the directory is the topic's.

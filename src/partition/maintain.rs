@@ -51,11 +51,12 @@ pub struct Stats {
 
 impl Partition {
     /// Does what is due at `now`: syncs what nobody waited for since `flush_interval`, syncs what was sealed and writes
-    /// the checkpoints every `checkpoint_interval`, removes what the retention does not keep, and lets go of the index's memory after
-    /// `idle_after` without an append.
+    /// the checkpoints every `checkpoint_interval`, lets go of the index's memory after `idle_after` without an append,
+    /// and removes what the retention does not keep.
     ///
     /// # Errors
-    /// The first thing that failed; what comes before it is done.
+    /// The first thing that failed; what comes before it is done. Nothing was removed then: that comes last, so that
+    /// what has gone is always told.
     pub fn maintain(&self, now: Now) -> Result<Maintenance> {
         let inner = &*self.inner;
         inner.check_writable()?;
@@ -66,7 +67,7 @@ impl Partition {
         }
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
-        done.removed = inner.retain(&mut writer, now.wall)?;
+        inner.retire_leftovers(&mut writer);
         if now.monotonic >= writer.last_checkpoint.after(writer.config.checkpoint_interval) {
             drop(writer);
             done.segments_synced = inner.sync_sealed()?;
@@ -76,7 +77,8 @@ impl Partition {
             done.checkpointed = true;
         }
         done.index_dropped = inner.let_go_if_idle(&mut writer, now.monotonic)?;
-        writer.retired.retain(|retired| retired.reader.strong_count() > 0);
+        inner.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
+        done.removed = inner.retain(&mut writer, now.wall)?;
         Ok(done)
     }
 
@@ -84,8 +86,8 @@ impl Partition {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let view = self.inner.picture.view();
-        let writer = self.inner.writer.lock();
-        let held = || writer.retired.iter().filter(|retired| retired.reader.strong_count() > 0);
+        let retired = self.inner.retired.lock();
+        let held = || retired.iter().filter(|retired| retired.reader.strong_count() > 0);
         let now = self.inner.clock.monotonic();
         Stats {
             segments: view.segments.len(),

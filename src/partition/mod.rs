@@ -13,7 +13,8 @@
 //!   books.rs    the checkpoints of all partitions of a log     settings.rs   what may change while it is open
 //! ```
 //!
-//! Order of locks: the writer, then the shared sync's state, then the transactions. No lock is held over a
+//! Order of locks: the writer, then the shared sync's state, then the transactions; those of small lists (holds,
+//! retired segments) come last, and are held for no I/O. No lock is held over a
 //! sync but the writer's at a roll of a synced partition, at truncation, retention, close and reopen. Readers
 //! take none of them.
 //!
@@ -47,7 +48,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::clock::{Clock, Moment};
 use crate::config::{Commits, PartitionConfig};
-use crate::epochs::Epochs;
+use crate::epochs::{Epochs, end_offset_for};
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentConfig, SegmentReader};
 use crate::sync::{Event, Mutex, SharedSync};
@@ -148,6 +149,8 @@ struct Inner {
     health: AtomicU8,
     poison: Mutex<Option<Arc<Error>>>,
     holds: Arc<trim::Holds>,
+    /// Segments that were taken out of the view, with when: readers may still hold them.
+    retired: Mutex<Vec<trim::Retired>>,
     recovery: Mutex<Arc<Recovery>>,
 }
 
@@ -158,15 +161,17 @@ struct Writer {
     segment_config: SegmentConfig,
     active: Segment,
     epochs: Epochs,
-    /// The epoch that the next batch of a client gets.
+    /// The epoch that the next batch of a client gets: the highest that was ever begun.
     epoch: LeaderEpoch,
+    /// Counts truncations and reopens: what was looked at before one is not the log any more.
+    rewinds: u64,
     history: History,
     /// Sealed segments whose bytes may not all be synced.
     unsynced: Vec<Arc<SegmentReader>>,
     /// A name was created, renamed or removed since the directory was last synced.
     directory_dirty: bool,
-    /// Taken out of the view, with when: readers may still hold them.
-    retired: Vec<trim::Retired>,
+    /// Removed from the front, and not renamed yet, because that failed.
+    unretired: Vec<Arc<SegmentReader>>,
     /// Distinguishes the names of retired files.
     retired_count: u64,
     last_checkpoint: Moment,
@@ -178,6 +183,10 @@ struct Writer {
 impl Partition {
     /// Opens the partition in `directory`, which is named as Kafka names it (`orders-0`); creates it where it is
     /// missing, recovers it where it was not closed.
+    ///
+    /// Each call has a storage of its own, with a bound of its own on open files. A process that opens many partitions
+    /// gives them all one ([`PartitionBuilder::storage`]), and opens them on several threads: an open waits for the disk
+    /// more than for a core.
     ///
     /// A parent directory that this process may pass through and not read cannot be synced by it. That is no error: whoever
     /// owns it answers for it that the name of a new partition in it survives a loss of power.
@@ -235,8 +244,8 @@ impl Partition {
     #[doc(alias = "OffsetForLeaderEpoch")]
     #[must_use]
     pub fn epoch_end(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
-        let writer = self.inner.writer.lock();
-        writer.epochs.end_offset_for(epoch, self.inner.picture.end())
+        let (view, marks) = self.inner.picture.load();
+        end_offset_for(&view.epochs, epoch, marks.end)
     }
 
     /// What the last open or reopen found and did.

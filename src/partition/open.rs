@@ -73,8 +73,27 @@ impl PartitionBuilder {
         self
     }
 
-    /// Where the bytes lie. Default: the operating system's files, [`FileStorage::new`]. Partitions that share one
-    /// storage share its bound on open files.
+    /// Where the bytes lie. Default: the operating system's files, a [`FileStorage::new`] for this partition alone.
+    ///
+    /// Partitions that share one storage share its bound on open files ([`FileStorage::open_files`]), so many partitions
+    /// of one process share one. Opening them on several threads shortens the wait for the disk:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use taffrail::{FileStorage, Partition, Storage};
+    /// # let home = tempfile::tempdir()?;
+    /// # let home = home.path();
+    /// let files: Arc<dyn Storage> = Arc::new(FileStorage::new().open_files(1024));
+    /// let open = |number| Partition::builder(home.join(format!("wal-{number}"))).storage(Arc::clone(&files)).open();
+    /// let partitions = std::thread::scope(|scope| {
+    ///     let threads = [0..4, 4..8].map(|numbers| scope.spawn(move || numbers.map(open).collect::<Vec<_>>()));
+    ///     threads.map(|thread| thread.join().expect("an open does not panic"))
+    /// });
+    /// for partition in partitions.into_iter().flatten() {
+    ///     partition?.close()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
         self.storage = Some(storage);
         self
@@ -141,10 +160,11 @@ impl PartitionBuilder {
             active,
             epochs,
             epoch,
+            rewinds: 0,
             history,
             directory_dirty,
             unsynced,
-            retired: Vec::new(),
+            unretired: Vec::new(),
             retired_count: 0,
             last_checkpoint: now,
             idle: (marks.end, now),
@@ -167,6 +187,7 @@ impl PartitionBuilder {
             health: AtomicU8::new(Health::Open as u8),
             poison: Mutex::new(None),
             holds: Arc::new(Holds::new()),
+            retired: Mutex::new(Vec::new()),
             recovery: Mutex::new(Arc::new(recovery)),
         };
         inner.stored(marks.high_watermark);
@@ -234,12 +255,14 @@ impl Partition {
             directory_dirty,
             recovery,
         } = loaded;
+        writer.rewinds += 1;
         writer.active = active;
         writer.epochs = epochs;
         writer.epoch = epoch;
         writer.history = history;
         writer.directory_dirty = directory_dirty;
         writer.unsynced = unsynced;
+        writer.unretired.clear(); // the loader has removed them
         writer.index_dropped = false;
         *inner.transactions.lock() = transactions;
         inner.transactional.store(history.transactions, Ordering::Release);

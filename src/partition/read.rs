@@ -333,7 +333,7 @@ impl Inner {
                 let until = flush.map_or(deadline, |due| due.min(deadline));
                 Some(until.since(now)).filter(|left| !left.is_zero() && !flush_is_due)
             };
-            if self.changed.wait_until(|| self.writer.lock(), ready, remaining) || !flush_is_due {
+            if self.changed.wait_until(|| self.writer.try_lock(), ready, remaining) || !flush_is_due {
                 return Ok(());
             }
             self.flush()?;

@@ -104,7 +104,9 @@ impl Partition {
     /// Has `signal` raised by whatever becomes readable here, and by a change of the partition's health, until the
     /// answer is dropped. Look after this: what was there before raises nothing.
     pub(crate) fn listen(&self, signal: &Arc<Signal>) -> Listening {
-        self.inner.changed.listen(|| self.inner.writer.lock(), signal);
+        let inner = std::sync::Arc::downgrade(&self.inner);
+        let begin = move || inner.upgrade().is_none_or(|inner| inner.writer.try_lock().is_some());
+        self.inner.changed.listen(begin, signal);
         Listening { partition: self.clone(), signal: Arc::clone(signal) }
     }
 }

@@ -55,6 +55,9 @@ pub struct Recovery {
     pub damaged: Vec<DamagedRange>,
     /// The log ended below its own start and was begun anew there.
     pub restarted_at: Option<Offset>,
+    /// Where the segments of that log are now, which the log start says were to go: files that no open touches. To have
+    /// them back, close the partition, move everything else out of its directory, and take `.kept` off their names.
+    pub kept: Vec<PathBuf>,
     /// The leader epoch that was begun because the last end was not a clean one.
     pub epoch_begun: Option<LeaderEpoch>,
 }
@@ -124,7 +127,7 @@ impl Loader<'_> {
         let mut bases = self.resolve_names()?;
         let checkpoints = self.home.read_checkpoints()?;
         let is_new = bases.is_empty() && checkpoints.log_start.is_none();
-        let log_start = self.drop_below_start(&mut bases, &checkpoints)?;
+        let (log_start, below) = Self::below_start(&mut bases, &checkpoints);
         let mut work = self.begin(&bases, &checkpoints, log_start, is_new)?;
         if work.segments.is_empty() {
             work.segments.push(self.create(log_start)?);
@@ -136,7 +139,7 @@ impl Loader<'_> {
                 self.lost(&work, Corruption::Form(format!("the log ends there, {} was synced", work.recovery_point)))
             );
         }
-        let end = self.end_of(&mut work)?;
+        let end = self.end_of(&mut work, &below)?;
         if !work.recovery.clean {
             self.home.remove_snapshots_above(end)?;
         }
@@ -149,6 +152,7 @@ impl Loader<'_> {
     /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths.
     fn resolve_names(&self) -> Result<Vec<(Offset, u64)>> {
         let entries = self.home.list_once()?;
+        self.home.check_exported(&entries)?;
         let mut changed = self.remove_leftovers(&entries)?;
         changed |= self.swap_in(&entries)?;
         let entries = if changed { self.home.list()? } else { entries };
@@ -231,20 +235,49 @@ impl Loader<'_> {
         Ok(next)
     }
 
-    /// Where the log starts; segments that lie wholly below go, the last one excepted.
-    fn drop_below_start(&self, bases: &mut Vec<(Offset, u64)>, checkpoints: &Checkpoints) -> Result<Offset> {
+    /// Where the log starts. Segments that lie wholly below are taken out of `bases`, the last one excepted: they go once
+    /// it is known that the log reaches its start.
+    fn below_start(bases: &mut Vec<(Offset, u64)>, checkpoints: &Checkpoints) -> (Offset, Vec<(Offset, u64)>) {
         let first = bases.first().map_or(FIRST_OFFSET, |(base, _)| *base);
         let log_start = checkpoints.log_start.map_or(first, |start| start.max(first));
         let below = bases.windows(2).take_while(|pair| pair[1].0 <= log_start).count();
-        for (base, _) in bases.drain(..below) {
+        (log_start, bases.drain(..below).collect())
+    }
+
+    fn drop_below_start(&self, below: &[(Offset, u64)]) -> Result<()> {
+        for (base, _) in below {
             for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
                 self.home.remove(&format!("{:020}{suffix}", base.0))?;
             }
         }
-        if below > 0 {
-            self.home.sync_directory()?;
+        if below.is_empty() { Ok(()) } else { self.home.sync_directory() }
+    }
+
+    /// The log begins anew beyond its end. Either a loss of power took records that were to go next (a removal from the
+    /// front is durable at once, and with `Durability::Os` records are not), or the checkpoint is wrong: it carries no
+    /// checksum, and one digit is enough. Kafka removes everything in both cases. The two cannot be told apart, and what
+    /// is lost in the second is the whole log; so the files are renamed to what no open touches, and it is said where.
+    fn keep_aside(&self, base: Offset, kept: &mut Vec<PathBuf>) -> Result<()> {
+        let names: Vec<_> = self.home.list()?.into_iter().map(|entry| entry.name).collect();
+        for kind in ["log", "txnindex"] {
+            let name = format!("{:020}.{kind}", base.0);
+            if !names.contains(&name) {
+                continue;
+            }
+            let mut to = format!("{name}.kept");
+            for number in 2.. {
+                if !names.contains(&to) {
+                    break;
+                }
+                to = format!("{name}.{number}.kept");
+            }
+            let (from, to) = (self.home.path(&name), self.home.path(&to));
+            // Readers may have it open: through a handle it can be renamed all the same.
+            let file = self.home.storage.open(&from, 0).map_err(|error| Error::io("open", &from, error))?;
+            file.rename(&to).map_err(|error| Error::io("rename", &from, error))?;
+            kept.push(to);
         }
-        Ok(log_start)
+        Ok(())
     }
 
     fn begin(&self, bases: &[(Offset, u64)], found: &Checkpoints, log_start: Offset, is_new: bool) -> Result<Work> {
@@ -392,16 +425,28 @@ impl Loader<'_> {
         Ok(path)
     }
 
-    /// The end of the log. A log that ends below its start is begun anew there: what it holds was to go anyway.
-    fn end_of(&self, work: &mut Work) -> Result<Offset> {
+    /// The end of the log. A log that ends below its start is begun anew there.
+    fn end_of(&self, work: &mut Work, below: &[(Offset, u64)]) -> Result<Offset> {
         let end = work.end;
         if end >= work.log_start {
+            self.drop_below_start(below)?;
             return Ok(end);
         }
         trace::warn(&self.home.directory, || format!("ends at {end}, below its start {}: begun anew", work.log_start));
         for segment in work.segments.drain(..).rev() {
-            segment.reader().retire(0)?;
+            if segment.size() > 0 {
+                self.keep_aside(segment.base_offset(), &mut work.recovery.kept)?;
+            } else {
+                segment.reader().retire(0)?;
+            }
             self.home.sync_directory()?;
+        }
+        for (base, _) in below.iter().rev() {
+            self.keep_aside(*base, &mut work.recovery.kept)?;
+            self.home.sync_directory()?;
+        }
+        for path in &work.recovery.kept {
+            trace::warn(path, || "was kept aside: it lies below the start of the log, which lies behind its end");
         }
         work.segments.push(self.create(work.log_start)?);
         self.home.sync_directory()?;
@@ -440,19 +485,24 @@ impl Loader<'_> {
         let before = work.epochs.entries().to_vec();
         // An epoch whose records are lost was begun all the same: readers may know it, so its number is not given
         // to other records. One that began exactly here has no record yet and stays.
-        let begun = work.epochs.latest();
+        let begun = work.epochs.latest().max(work.history.epoch);
         work.epochs.truncate_from_end(end.plus(1));
         work.epochs.truncate_from_start(work.log_start);
         let decides = self.config.commits == Commits::WhenStored;
         let next = match begun {
             None => Some(LeaderEpoch(0)),
             Some(LeaderEpoch(latest)) if decides && !work.recovery.clean => latest.checked_add(1).map(LeaderEpoch),
-            Some(latest) if work.epochs.latest().is_none() => Some(latest),
+            Some(latest) if decides && work.epochs.latest().is_none() => Some(latest),
             Some(_) => None,
         };
         if let Some(epoch) = next {
             work.epochs.assign(epoch, end);
             work.recovery.epoch_begun = Some(epoch).filter(|_| !work.recovery.clean);
+        }
+        let is_noted = work.epochs.latest() >= begun || work.history.epoch >= begun;
+        if !is_noted {
+            work.history.epoch = begun;
+            self.home.write_history(work.history)?;
         }
         if work.epochs.entries() == before { Ok(()) } else { self.home.write_epochs(work.epochs.entries()) }
     }
@@ -480,7 +530,7 @@ impl Loader<'_> {
         let last_stable = transactions.last_stable(high_watermark).max(log_start);
         let view = View { segments: readers, log_start, epochs: epochs.entries().to_vec(), contiguous };
         let marks = Marks { end, high_watermark, last_stable };
-        let epoch = epochs.latest().unwrap_or_default();
+        let epoch = epochs.latest().max(history.epoch).unwrap_or_default();
         trace::info(&self.home.directory, || format!("open from offset {log_start} to {end}: {recovery:?}"));
         Ok(Loaded {
             active,

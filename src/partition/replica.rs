@@ -91,8 +91,9 @@ impl Inner {
         }
         self.note(writer, history)?;
         if epochs != writer.epochs {
-            writer.epoch = writer.epoch.max(epochs.latest().unwrap_or_default());
+            let latest = epochs.latest().unwrap_or_default();
             self.replace_epochs(writer, epochs)?;
+            writer.epoch = writer.epoch.max(latest);
         }
         self.roll_for(writer, first.base_offset(), bytes, set)
     }

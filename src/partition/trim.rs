@@ -261,7 +261,13 @@ impl Inner {
         self.stored_again();
         writer.unsynced.retain(|segment| !gone.iter().any(|other| Arc::ptr_eq(segment, other)));
         self.changed.notify();
-        self.retire_all(writer, &gone)?;
+        // It has taken effect: a file that cannot be renamed now is renamed later.
+        for segment in gone {
+            if let Err(error) = self.retire_all(writer, std::slice::from_ref(&segment)) {
+                trace::warn(&self.home.directory, || format!("a removed segment keeps its name for now: {error}"));
+                writer.unretired.push(segment);
+            }
+        }
         let removed = |(summary, reason): (&SegmentSummary, &RemovalReason)| Removed {
             base_offset: summary.base_offset,
             end_offset: summary.end_offset,
@@ -276,6 +282,22 @@ impl Inner {
         self.stored(self.picture.high_watermark());
     }
 
+    /// Tries again to rename the files of removed segments. Those whose place in the log is taken again have been dealt
+    /// with by the truncation that gave it away.
+    pub(super) fn retire_leftovers(&self, writer: &mut Writer) {
+        let start = self.picture.view().segments.first().map_or(Offset::ZERO, |segment| segment.base_offset());
+        for segment in std::mem::take(&mut writer.unretired) {
+            writer.retired_count += 1;
+            if segment.base_offset() >= start {
+                continue;
+            }
+            match segment.retire(writer.retired_count) {
+                Ok(()) => writer.directory_dirty = true,
+                Err(_) => writer.unretired.push(segment),
+            }
+        }
+    }
+
     /// Renames the files of segments that left the view. One that cannot be renamed is removed by the next open.
     pub(super) fn retire_all(&self, writer: &mut Writer, gone: &[Arc<SegmentReader>]) -> Result<()> {
         writer.directory_dirty |= !gone.is_empty();
@@ -283,13 +305,13 @@ impl Inner {
         let mut outcome = Ok(());
         for segment in gone {
             let retired = Retired { reader: Arc::downgrade(segment), bytes: segment.size(), since: now };
-            writer.retired.push(retired);
+            self.retired.lock().push(retired);
             writer.retired_count += 1;
             let base = segment.base_offset();
             trace::info(&self.home.directory, || format!("removed the segment at offset {base}"));
             outcome = outcome.and(segment.retire(writer.retired_count));
         }
-        writer.retired.retain(|retired| retired.reader.strong_count() > 0);
+        self.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
         outcome
     }
 }

@@ -18,10 +18,11 @@ use super::read::bounds;
 use super::view::View;
 use super::{Inner, Partition, Writer};
 use crate::config::Commits;
+use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentReader};
 use crate::trace;
-use crate::types::Offset;
+use crate::types::{LeaderEpoch, Offset};
 
 /// Whether a truncation may take back what readers have seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,11 @@ pub enum Force {
 impl Partition {
     /// Removes the records at `offset` and above, by whole batches: the batch that holds `offset` goes too. Answers
     /// the end afterwards, which is durable: behind the last record that is left, so below `offset` where that lies in a
-    /// gap. An offset at or beyond the end changes nothing. Where the batch that holds `offset` is damaged, the log ends
+    /// gap. An offset at or beyond the end takes no record; where the host commits, an epoch that was begun at the end and
+    /// has no record is forgotten there too (its number is not given again), as a follower's next fetch needs it.
+    ///
+    /// A forced cut below the high watermark begins a leader epoch where the log decides for itself, so that readers who
+    /// have seen what goes are told ([`Error::Truncated`]). Where the batch that holds `offset` is damaged, the log ends
     /// with the last sound batch before the damage: so a log is cut at what [`Error::Corrupt`] names, and what was there
     /// is appended again from a copy.
     ///
@@ -51,7 +56,9 @@ impl Partition {
         let mut writer = inner.writer.lock();
         inner.check_writable()?;
         let end = inner.picture.end();
-        if offset < end {
+        if offset >= end {
+            inner.forget_empty_epoch(&mut writer, end)?;
+        } else {
             // A sync under way would raise the high watermark after it was looked at, and answer whoever waits.
             inner.sync.void(end.0);
             let high_watermark = inner.picture.high_watermark();
@@ -85,8 +92,32 @@ impl Inner {
         }
     }
 
+    /// Forgets the epoch that was begun at the end and has no record, where a host decides on epochs.
+    fn forget_empty_epoch(&self, writer: &mut Writer, end: Offset) -> Result<()> {
+        let mut epochs = writer.epochs.clone();
+        if self.commits == Commits::ByHost && epochs.truncate_from_end(end) {
+            self.replace_epochs(writer, epochs)?;
+        }
+        Ok(())
+    }
+
+    /// The epochs of a log that is cut at `to`. What readers have seen and is taken back ends with its epoch, where nobody
+    /// else decides on epochs.
+    fn epochs_after(&self, writer: &Writer, to: Offset) -> Epochs {
+        let mut epochs = writer.epochs.clone();
+        epochs.truncate_from_end(to);
+        let was_seen = to.max(self.picture.view().log_start) < self.picture.high_watermark();
+        if let Some(next) = writer.epoch.0.checked_add(1).filter(|_| was_seen && self.commits == Commits::WhenStored) {
+            epochs.assign(LeaderEpoch(next), to);
+        }
+        epochs
+    }
+
     /// The log ends at `to`, where a record ended or a segment begins, from now on.
     fn truncate(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
+        writer.rewinds += 1;
+        let epochs = self.epochs_after(writer, to);
+        self.note_epoch(writer, &epochs)?;
         self.home.write(Mark::RecoveryPoint, self.recovery_point().min(to))?;
         self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
@@ -103,10 +134,10 @@ impl Inner {
         self.remove_strays(view)?;
         self.retire_from_the_end(writer, gone)?;
         match kept.split_last() {
-            None => self.begin_at(writer, to),
+            None => self.begin_at(writer, to, epochs),
             Some((cut, before)) => {
                 self.cut(writer, cut, to)?;
-                self.publish_truncated(writer, before, to)
+                self.publish_truncated(writer, before, to, epochs)
             }
         }
     }
@@ -144,11 +175,11 @@ impl Inner {
     }
 
     /// No segment is left: the first one begins at `to`.
-    fn begin_at(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+    fn begin_at(&self, writer: &mut Writer, to: Offset, epochs: Epochs) -> Result<()> {
         let home = &self.home;
         writer.active = Segment::create(&home.storage, &home.directory, to, &writer.segment_config, self.clock.wall())?;
         home.sync_directory()?;
-        self.publish_truncated(writer, &[], to)
+        self.publish_truncated(writer, &[], to, epochs)
     }
 
     /// Highest base first, each durable before the next.
@@ -173,10 +204,17 @@ impl Inner {
     }
 
     /// The view that ends with the active segment, and what follows from the new end.
-    fn publish_truncated(&self, writer: &mut Writer, before: &[Arc<SegmentReader>], to: Offset) -> Result<()> {
+    fn publish_truncated(
+        &self,
+        writer: &mut Writer,
+        before: &[Arc<SegmentReader>],
+        to: Offset,
+        epochs: Epochs,
+    ) -> Result<()> {
         self.home.remove_snapshots_above(to)?;
-        writer.epochs.truncate_from_end(to);
-        self.home.write_epochs(writer.epochs.entries())?;
+        self.home.write_epochs(epochs.entries())?;
+        writer.epoch = writer.epoch.max(epochs.latest().unwrap_or_default());
+        writer.epochs = epochs;
         let segments = before.iter().chain([writer.active.reader()]).cloned().collect();
         let epochs = writer.epochs.entries().to_vec();
         writer.index_dropped = false;

@@ -22,7 +22,23 @@ pub enum WhenFull {
     Fail,
 }
 
-/// Opens a [`Producer`].
+/// Opens a [`Producer`]. [`Log::producer`](crate::Log::producer) makes it.
+///
+/// ```
+/// use std::time::Duration;
+/// use taffrail::{Acks, Compression, Log};
+/// # let directory = tempfile::tempdir()?;
+/// # let log = Log::open(directory.path().join("data"))?;
+/// let producer = log
+///     .producer()
+///     .acks(Acks::Leader)
+///     .linger(Duration::from_millis(5))
+///     .batch_bytes(64 << 10)
+///     .compression(Compression::None)
+///     .open()?;
+/// # drop(producer);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub struct ProducerBuilder {
     node: Arc<Node>,
@@ -58,7 +74,7 @@ impl ProducerBuilder {
         Self { node, settings }
     }
 
-    /// What is waited for before a record counts as stored. Default: [`Acks::All`].
+    /// What is waited for before a record counts as stored. Default: [`Acks::All`], as in Kafka.
     ///
     /// - [`Acks::All`]: it is stored as the topic's [`Durability`](crate::Durability) says; one sync serves all who wait.
     /// - [`Acks::Leader`]: it is written. No sync is waited for.
@@ -70,8 +86,9 @@ impl ProducerBuilder {
         self
     }
 
-    /// How long a batch waits for more records, if nobody fills, waits on or flushes it. Default: 0, it is appended as
-    /// soon as the node's thread is free; what is sent meanwhile joins it.
+    /// How long a batch waits for more records, if nobody fills, waits on or flushes it. Default: 0 (Kafka: 5 ms since 4.0), it is
+    /// appended as soon as the log's thread is free; what is sent meanwhile joins it. In a log without threads
+    /// ([`LogBuilder::background`](crate::LogBuilder::background)) a tick does that.
     #[doc(alias = "linger.ms")]
     pub fn linger(mut self, linger: Duration) -> Self {
         self.settings.linger = linger;
@@ -102,7 +119,8 @@ impl ProducerBuilder {
     }
 
     /// How batches are compressed. A batch that compression makes larger than the topic takes goes uncompressed.
-    /// Default: not at all.
+    /// Default: as the topic says ([`TopicConfig::compression`](crate::TopicConfig::compression)), and where it does not,
+    /// not at all.
     #[doc(alias = "compression.type")]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.settings.compression = Some(compression);
@@ -117,7 +135,7 @@ impl ProducerBuilder {
     }
 
     /// What the random choices follow from: which partition records without a key go to next. The same seed repeats
-    /// them. Default: the time.
+    /// them. Default: one that follows from [`LogBuilder::seed`](crate::LogBuilder::seed), or that nobody can foresee.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.seed = seed;
         self

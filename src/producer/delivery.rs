@@ -19,6 +19,7 @@ use crate::partition::Receipt;
 use crate::types::{Acks, Offset, Timestamp};
 
 /// Where a record was stored.
+#[doc(alias = "RecordMetadata")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {

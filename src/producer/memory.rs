@@ -64,7 +64,7 @@ impl Memory {
 
     /// Has `signal` raised whenever something is given back, until the answer is dropped.
     pub(super) fn listen(self: &Arc<Self>, signal: &sync::Arc<Signal>) -> Freed {
-        self.freed.listen(|| (), signal);
+        self.freed.listen(|| true, signal);
         Freed { memory: Arc::clone(self), signal: sync::Arc::clone(signal) }
     }
 

@@ -53,15 +53,28 @@ use routes::{Route, Routes};
 /// It is shared by reference: `send` takes `&self`. Dropping it appends what is open, without waiting for a sync; what
 /// fails then is traced. [`Producer::close`] waits and answers.
 ///
-/// ```ignore
-/// use taffrail::{Log, Record};
-/// let log = Log::open("./data")?;
-/// let producer = log.producer().open()?;
-/// let delivery = producer.send("orders", Record::new("placed").key("customer-7"))?;
-/// let stored = delivery.wait()?;
-/// println!("stored in partition {} at offset {}", stored.partition, stored.offset);
-/// producer.close()?;
 /// ```
+/// use taffrail::{Log, Record, TopicConfig};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("data");
+/// let log = Log::open(&path)?;
+/// log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+/// let producer = log.producer().open()?;
+///
+/// // One record, waited for:
+/// let stored = producer.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
+/// println!("stored in partition {} at offset {}", stored.partition, stored.offset);
+///
+/// // Many, and one wait for all of them:
+/// for amount in 1..=100 {
+///     let value = format!("{{\"amount\":{amount}}}");
+///     producer.send("orders", Record::new(&value).key("customer-7"))?;
+/// }
+/// producer.flush()?;
+/// producer.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "KafkaProducer")]
 pub struct Producer {
     accumulator: Arc<Accumulator>,
     routes: Routes,

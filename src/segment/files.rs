@@ -193,7 +193,8 @@ impl Files {
         match self.slot(kind).map(OnceLock::get) {
             None => self.log.rename(to),
             Some(Some(file)) => file.rename(to),
-            Some(None) => self.storage.rename(from, to),
+            // A reader of an earlier open may hold the file still: what is open is renamed through a handle.
+            Some(None) => self.storage.open(from, 0)?.rename(to),
         }
     }
 }

@@ -26,6 +26,9 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc as SwapArc, Mutex, Swap};
 use crate::types::{Offset, Timestamp};
 
+/// A transaction index of so many bytes is read whatever the log's length says of it.
+const TRANSACTIONS_BYTES_LEAST: u64 = 1 << 20;
+
 /// The indexes as they are now; `None` where they have not been opened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
@@ -140,7 +143,8 @@ impl SegmentReader {
         let damaged = |reason| Error::CorruptFile { path: self.files.path(Kind::TxnIndex), reason };
         let bytes = self.files.index(Kind::TxnIndex).and_then(|file| {
             let Some(file) = file else { return Ok(Ok(bytes::Bytes::new())) };
-            let (len, most) = (file.len()?, self.files.entries_max()? * ENTRY_BYTES as u64);
+            let most = self.files.entries_max()?.saturating_mul(ENTRY_BYTES as u64).max(TRANSACTIONS_BYTES_LEAST);
+            let len = file.len()?;
             if len > most {
                 return Ok(Err(Corruption::Form(format!("it has {len} bytes, beside this log at most {most}"))));
             }

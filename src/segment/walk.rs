@@ -138,11 +138,15 @@ impl SegmentReader {
         copy.sync().map_err(|e| Error::io("sync", to, e))
     }
 
-    /// Writes the transaction index, as it is now, to a new file, and syncs it.
-    pub(crate) fn copy_aborted(&self, to: &Path, storage: &Arc<dyn Storage>) -> Result<()> {
-        let bytes = self.transactions()?.to_bytes();
+    /// Writes the transaction index, as far as markers below `end` go, to a new file, and syncs it. Where no transaction
+    /// was aborted there is no file.
+    pub(crate) fn copy_aborted(&self, end: Offset, to: &Path, storage: &Arc<dyn Storage>) -> Result<()> {
+        let index = self.transactions()?.truncated(end);
+        if index.is_empty() {
+            return Ok(());
+        }
         let copy = storage.create(to, 0).map_err(|e| Error::io("create", to, e))?;
-        copy.write(0, &[IoSlice::new(&bytes)]).map_err(|e| Error::io("write", to, e))?;
+        copy.write(0, &[IoSlice::new(&index.to_bytes())]).map_err(|e| Error::io("write", to, e))?;
         copy.sync().map_err(|e| Error::io("sync", to, e))
     }
 }

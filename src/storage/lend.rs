@@ -58,6 +58,11 @@ impl Extent {
         self.length.load(Ordering::Acquire)
     }
 
+    /// How many maps of the file are alive that this extent knows of.
+    pub(super) fn maps(&self) -> u64 {
+        self.maps.load(Ordering::Acquire)
+    }
+
     /// Up to where bytes may be lent.
     pub(super) fn settled(&self) -> u64 {
         self.settled.load(Ordering::Acquire)

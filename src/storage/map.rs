@@ -11,7 +11,9 @@
 //!    which only `Mapped::lend` makes, and a claimed range lies within the file.
 //! 3. *The file is not cut below it.* Cuts go through the file's one handle, which cuts in place only where
 //!    nothing behind the cut is held, and otherwise leaves the file to its readers and goes on with a copy
-//!    (`storage/lend.rs`, checked under loom).
+//!    (`storage/lend.rs`, checked under loom). What was handed out may outlive its handle, while the file is opened
+//!    anew: so the maps of a file are counted over all handles of the process, and where another handle's map is
+//!    alive the writer goes on with a copy too.
 //! 4. *It does not change.* The same handle writes in place only where nothing is held, or where what it
 //!    writes is what stands there (recovery writes bytes again to make them durable). Records are written
 //!    behind everything that was ever lent. Maps are read-only.
@@ -22,31 +24,71 @@
 //! [`Reads`](super::Reads) says so; `Reads::Buffered` maps nothing.
 #![allow(unsafe_code)] // mapping files and marking a page for forks cannot be done without
 
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 
 use bytes::Bytes;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::lend::Claim;
+use crate::sync::StaticMutex;
 
 /// A file mapped for reading.
 #[derive(Debug)]
-pub(super) struct Map(MmapRaw);
+pub(super) struct Map {
+    bytes: MmapRaw,
+    /// Dropped with it.
+    _counted: Counted,
+}
 
 impl Map {
     /// Maps `len` bytes from the start of the file, which may be fewer or more than it has.
     pub(super) fn new(file: &File, len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        MmapOptions::new().len(len).map_raw_read_only(file).map(Self)
+        let counted = Counted::new(&file.metadata()?);
+        Ok(Self { bytes: MmapOptions::new().len(len).map_raw_read_only(file)?, _counted: counted })
+    }
+}
+
+/// How many maps of each file (device, inode) this process has, by whatever handle.
+static MAPS: StaticMutex<BTreeMap<(u64, u64), u64>> = StaticMutex::new(BTreeMap::new());
+
+/// How many maps of a file this process has, by whatever handle.
+pub(super) fn maps_of(metadata: &Metadata) -> u64 {
+    MAPS.lock().get(&(metadata.dev(), metadata.ino())).copied().unwrap_or(0)
+}
+
+/// A map that is counted while it lives.
+#[derive(Debug)]
+struct Counted((u64, u64));
+
+impl Counted {
+    fn new(metadata: &Metadata) -> Self {
+        let file = (metadata.dev(), metadata.ino());
+        *MAPS.lock().entry(file).or_insert(0) += 1;
+        Self(file)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut count) = MAPS.lock().entry(self.0) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
 impl AsRef<[u8]> for Claim<Map> {
     fn as_ref(&self) -> &[u8] {
         let Range { start, end } = self.range();
-        let map = &self.map().0;
+        let map = &self.map().bytes;
         assert!(start <= end && end <= map.len() as u64, "a claimed range lies within its map");
         // Both fit: they are at most the length of a map.
         #[expect(clippy::cast_possible_truncation, reason = "asserted to be at most a usize")]

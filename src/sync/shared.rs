@@ -15,8 +15,9 @@
 //! - After a failure nothing is published any more, whoever synced it: a sync of one file that completes says
 //!   nothing of the file whose sync failed.
 //! - What was written may be taken back (a truncation) or read anew from the disk (a reopen), also while a sync
-//!   runs. Both call [`SharedSync::reset`], which begins a new generation. The outcome of a sync of an earlier
-//!   generation counts for nothing, and a mark of an earlier generation is good only as far as was kept.
+//!   runs. Both call [`SharedSync::reset`], which begins a new generation. A mark of an earlier generation is good only
+//!   as far as was kept, and so is the outcome of a sync of an earlier generation; that counts once nobody is about
+//!   to take anything back, which who led it makes sure of. So a sync ends whatever is taken back meanwhile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -72,18 +73,20 @@ impl SharedSync {
     /// Returns once everything below `mark`, which was taken in `generation`, is synced.
     ///
     /// `run` syncs what has been written so far and answers up to where that was; it must cover whatever was
-    /// written before it was called, and must not come back here. `publish` is told that end, unless something
-    /// failed or was reset meanwhile; no reset happens while it runs.
+    /// written before it was called, and must not come back here. `publish` is told that end, as far as it was kept,
+    /// unless something failed meanwhile; no reset happens while it runs. `settle` answers the lock under which resets
+    /// are made, where a sync was overtaken by one.
     ///
     /// # Errors
     /// What a sync failed with; [`Error::Superseded`] where what the mark covered was taken back or read anew;
     /// [`Error::UnexpectedEnd`] where nothing was ever written up to the mark.
-    pub(crate) fn sync_to(
+    pub(crate) fn sync_to<G>(
         &self,
         mark: u64,
         generation: u64,
         mut run: impl FnMut() -> Result<u64>,
         mut publish: impl FnMut(u64),
+        mut settle: impl FnMut() -> G,
     ) -> Result<()> {
         // The generation is loaded second: one that is still the same says that the end before it was of it.
         if self.synced() >= mark && self.generation() == generation {
@@ -106,6 +109,18 @@ impl SharedSync {
             std::mem::forget(guard);
             state = self.state.lock();
             if self.generation() != led {
+                drop(state);
+                let settled = settle();
+                state = self.state.lock();
+                if let (Ok(end), None) = (outcome, &state.failed) {
+                    let end = end.min(state.kept_over(self.generation().saturating_sub(led)));
+                    if end > self.synced() {
+                        self.synced.store(end, Ordering::Release);
+                        self.ended.notify_all();
+                        publish(end);
+                    }
+                }
+                drop(settled);
                 continue;
             }
             let end = self.end(&mut state, outcome)?;
@@ -114,6 +129,13 @@ impl SharedSync {
                 return Err(Error::UnexpectedEnd { expected: Offset(mark), end: Offset(end) });
             }
         }
+    }
+
+    /// Up to where everything is there still that there was in `generation`; `None` where that is too long ago to know.
+    /// Ask it under the lock that resets are made under.
+    pub(crate) fn kept_since(&self, generation: u64) -> Option<u64> {
+        let resets = self.generation().saturating_sub(generation);
+        (resets <= RESETS_REMEMBERED as u64).then(|| self.state.lock().kept_over(resets))
     }
 
     /// What [`Self::sync_to`] would answer at once; `None` where it would sync or wait.
@@ -243,7 +265,7 @@ mod loom_tests {
                     shared.2.fetch_max(end, Ordering::AcqRel);
                     Ok(end)
                 };
-                shared.0.sync_to(mark, 0, run, |_| ()).expect("no sync fails here");
+                shared.0.sync_to(mark, 0, run, |_| (), || ()).expect("no sync fails here");
                 assert!(shared.2.load(Ordering::Acquire) >= mark);
             };
             let other = Arc::clone(&shared);
@@ -259,8 +281,9 @@ mod loom_tests {
         loom::model(|| {
             let shared = Arc::new(SharedSync::new(0));
             let other = Arc::clone(&shared);
-            let thread = loom::thread::spawn(move || other.sync_to(1, 0, || Err(Error::TimedOut), |_| ()).is_err());
-            assert!(shared.sync_to(1, 0, || Err(Error::TimedOut), |_| ()).is_err());
+            let thread =
+                loom::thread::spawn(move || other.sync_to(1, 0, || Err(Error::TimedOut), |_| (), || ()).is_err());
+            assert!(shared.sync_to(1, 0, || Err(Error::TimedOut), |_| (), || ()).is_err());
             assert!(thread.join().expect("the other waiter does not panic"));
         });
     }
@@ -276,15 +299,15 @@ mod loom_tests {
                 other.1.store(1, Ordering::Release);
             });
             let failed_before = shared.1.load(Ordering::Acquire) == 1;
-            let outcome = shared.0.sync_to(2, 0, || Ok(2), |_| ());
+            let outcome = shared.0.sync_to(2, 0, || Ok(2), |_| (), || ());
             assert!(!failed_before || outcome.is_err());
             assert_eq!(outcome.is_ok(), shared.0.synced() >= 2);
             thread.join().expect("the failing thread does not panic");
             let end = shared.0.synced();
             shared.0.raise(9);
             assert_eq!(shared.0.synced(), end);
-            assert!(shared.0.sync_to(end, 0, || Ok(9), |_| ()).is_ok(), "what was synced before stays so");
-            assert!(shared.0.sync_to(end + 1, 0, || Ok(9), |_| ()).is_err());
+            assert!(shared.0.sync_to(end, 0, || Ok(9), |_| (), || ()).is_ok(), "what was synced before stays so");
+            assert!(shared.0.sync_to(end + 1, 0, || Ok(9), |_| (), || ()).is_err());
         });
     }
 
@@ -296,7 +319,7 @@ mod loom_tests {
             let other = Arc::clone(&shared);
             let thread = loom::thread::spawn(move || {
                 let run = || Ok(other.1.load(Ordering::Acquire));
-                other.0.sync_to(2, 0, run, |end| other.2.store(end, Ordering::Release)).is_ok()
+                other.0.sync_to(2, 0, run, |end| other.2.store(end, Ordering::Release), || ()).is_ok()
             });
             shared.1.store(1, Ordering::Release);
             shared.0.reset(0, 1);
@@ -316,7 +339,7 @@ mod loom_tests {
             let other = Arc::clone(&shared);
             let thread = loom::thread::spawn(move || {
                 let mut published = 0;
-                let reached = other.sync_to(7, 0, || Ok(7), |end| published = end).is_ok();
+                let reached = other.sync_to(7, 0, || Ok(7), |end| published = end, || ()).is_ok();
                 (reached, published)
             });
             shared.fail(&Error::TimedOut);
@@ -325,7 +348,7 @@ mod loom_tests {
             let (reached, published) = thread.join().expect("the waiter does not panic");
             assert_eq!(reached, before == 7);
             assert!(published == 0 || before == 7);
-            shared.sync_to(8, 1, || Ok(8), |_| ()).expect("nothing has failed since");
+            shared.sync_to(8, 1, || Ok(8), |_| (), || ()).expect("nothing has failed since");
         });
     }
 
@@ -335,9 +358,9 @@ mod loom_tests {
         loom::model(|| {
             let shared = Arc::new(SharedSync::new(0));
             let (one, two) = (Arc::clone(&shared), Arc::clone(&shared));
-            let thread = loom::thread::spawn(move || one.sync_to(1, 0, || Ok(1), |_| ()).is_ok());
+            let thread = loom::thread::spawn(move || one.sync_to(1, 0, || Ok(1), |_| (), || ()).is_ok());
             let roll = loom::thread::spawn(move || two.raise(2));
-            shared.sync_to(2, 0, || Ok(2), |_| ()).expect("no sync fails here");
+            shared.sync_to(2, 0, || Ok(2), |_| (), || ()).expect("no sync fails here");
             assert!(thread.join().expect("the leader does not panic"));
             roll.join().expect("the roll does not panic");
             assert_eq!(shared.synced(), 2);
@@ -364,6 +387,7 @@ mod tests {
                 Ok(1)
             },
             |_| (),
+            || (),
         );
         assert!(matches!(outcome, Err(Error::TimedOut)));
         assert_eq!(shared.synced(), 0);
@@ -375,8 +399,8 @@ mod tests {
     fn what_was_synced_before_a_failure_stays_synced() {
         let shared = SharedSync::new(5);
         shared.fail(&Error::TimedOut);
-        assert!(shared.sync_to(5, 0, || Ok(5), |_| ()).is_ok());
-        assert!(matches!(shared.sync_to(6, 0, || Ok(6), |_| ()), Err(Error::TimedOut)));
+        assert!(shared.sync_to(5, 0, || Ok(5), |_| (), || ()).is_ok());
+        assert!(matches!(shared.sync_to(6, 0, || Ok(6), |_| (), || ()), Err(Error::TimedOut)));
     }
 
     /// A mark is good across resets as far as all of them kept what it covered, and no further.
@@ -385,7 +409,7 @@ mod tests {
         let shared = SharedSync::new(9);
         shared.reset(5, 5);
         shared.reset(5, 7);
-        let ask = |mark, generation| shared.sync_to(mark, generation, || Ok(20), |_| ());
+        let ask = |mark, generation| shared.sync_to(mark, generation, || Ok(20), |_| (), || ());
         assert!(ask(5, 0).is_ok());
         assert!(matches!(ask(6, 0), Err(Error::Superseded { offset: Offset(6) })));
         assert!(ask(7, 1).is_ok(), "the second reset kept it");
@@ -400,7 +424,7 @@ mod tests {
     #[test]
     fn a_mark_that_is_not_there_is_an_error_and_no_endless_sync() {
         let shared = SharedSync::new(0);
-        let beyond = shared.sync_to(9, 0, || Ok(5), |_| ());
+        let beyond = shared.sync_to(9, 0, || Ok(5), |_| (), || ());
         assert!(matches!(beyond, Err(Error::UnexpectedEnd { expected: Offset(9), end: Offset(5) })));
         assert_eq!(shared.synced(), 5);
     }
@@ -408,10 +432,11 @@ mod tests {
     #[test]
     fn a_sync_that_panics_fails_and_leaves_nobody_waiting() {
         let shared = SharedSync::new(0);
-        let panicked = catch_unwind(AssertUnwindSafe(|| shared.sync_to(1, 0, || panic!("a host's storage"), |_| ())));
+        let panicked =
+            catch_unwind(AssertUnwindSafe(|| shared.sync_to(1, 0, || panic!("a host's storage"), |_| (), || ())));
         assert!(panicked.is_err());
-        assert!(matches!(shared.sync_to(1, 0, || Ok(1), |_| ()), Err(Error::Io { operation: "sync", .. })));
+        assert!(matches!(shared.sync_to(1, 0, || Ok(1), |_| (), || ()), Err(Error::Io { operation: "sync", .. })));
         shared.reset(0, 0);
-        assert!(shared.sync_to(1, 1, || Ok(1), |_| ()).is_ok());
+        assert!(shared.sync_to(1, 1, || Ok(1), |_| (), || ()).is_ok());
     }
 }

@@ -75,6 +75,7 @@ const CHECKPOINTS: [(&str, &str); 4] = [
 const EPOCHS: &str = "leader-epoch-checkpoint";
 const METADATA: &str = "partition.metadata";
 const MARKER: &str = ".kafka_cleanshutdown";
+const UNFINISHED: &str = "export-unfinished.taffrail";
 const KNOWN: [&str; 5] = [EPOCHS, METADATA, MARKER, ".lock", "history.taffrail"];
 
 impl Contents {
@@ -117,6 +118,9 @@ impl Contents {
             Some((_, "index" | "timeindex" | "txnindex")) => self.note_orphan(name),
             _ if name == EPOCHS => self.take_epochs(&path)?,
             _ if name == METADATA => self.topic_id = topic_id(&read(&path)?),
+            _ if name == UNFINISHED => {
+                self.wrong.push(format!("{name}: an export into this directory was not finished"));
+            }
             _ if KNOWN.contains(&name) || CHECKPOINTS.iter().any(|(file, _)| *file == name) => {}
             _ => self.others.push(name.to_owned()),
         }

@@ -28,7 +28,7 @@ use bytes::Bytes;
 
 use super::super::StorageFile;
 use super::super::lend::{Extent, Lend, Lending, Mapped};
-use super::super::map::{Map, lent};
+use super::super::map::{Map, lent, maps_of};
 use super::pool::{Closing, Member, Pool};
 use super::{Opened, copy_front, open_retrying, sync_directory_of, write_slices};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -260,12 +260,19 @@ impl Handle {
         }
     }
 
+    /// Nothing behind `to` is lent from now on. Returns whether nobody holds what lies there: neither what this handle
+    /// has lent, nor what an earlier handle of the file has, whose maps may reach everywhere.
+    fn lower(&self, writer: &Writer, metadata: &fs::Metadata, to: u64) -> bool {
+        self.lending.lower(&writer.extent, to) && maps_of(metadata) <= writer.extent.maps()
+    }
+
     /// Before bytes that stand there are written over: stops lending them, and where they are held and would
     /// change, moves to a copy of the file. Returns up to where the file is settled once that is written.
     #[cold]
     fn before_overwriting(&self, writer: &mut Writer, position: u64, slices: &[IoSlice<'_>]) -> io::Result<u64> {
         let (length, settled) = (writer.extent.length(), writer.extent.settled());
-        if self.lending.lower(&writer.extent, position) {
+        let metadata = writer.file().metadata()?;
+        if self.lower(writer, &metadata, position) {
             return Ok(settled);
         }
         if !stands_there(writer.file(), position, settled, slices)? {
@@ -366,7 +373,7 @@ impl StorageFile for Handle {
         let extent = sync::Arc::clone(&writer.extent);
         let settled = extent.settled();
         // A second name (a hard link) shows the same file, so that it must not be cut in place.
-        let in_place = self.lending.lower(&extent, len) && metadata.nlink() <= 1;
+        let in_place = self.lower(&writer, &metadata, len) && metadata.nlink() <= 1;
         extent.set_length(len);
         let outcome = if in_place {
             writer.file().set_len(len)

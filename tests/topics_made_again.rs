@@ -1,0 +1,96 @@
+//! Calls about topics that are there, or were: what they answer, and what a crash leaves of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use taffrail::{
+    Acks, Clock, Durability, Error, Log, ManualClock, MemoryStorage, Offset, Record, Timestamp, TopicConfig,
+};
+
+fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Log {
+    let clock: Arc<dyn Clock> = Arc::clone(clock) as _;
+    let builder = Log::builder("data").storage(storage.shared()).clock(clock);
+    builder.background(false).open().expect("it opens")
+}
+
+fn send(log: &Log, count: u64) {
+    let producer = log.producer().acks(Acks::All).open().expect("it opens");
+    for number in 0..count {
+        let sent = producer.send("orders", Record::new(&number.to_string())).expect("it is taken");
+        assert_eq!(sent.wait().expect("it is stored").offset, Offset(number));
+    }
+}
+
+/// The catalogue answered only when it had something to write, so that a call which changes nothing never returned.
+#[test]
+fn what_changes_nothing_is_answered() {
+    let log = open(&MemoryStorage::new(1), &Arc::new(ManualClock::at(Timestamp(0))));
+    let config = || TopicConfig::new().partitions(2);
+    let id = log.create_topic("orders", config()).expect("it is made");
+    assert!(matches!(log.create_topic("orders", config()), Err(Error::TopicExists { .. })));
+    assert!(!log.ensure_topic("orders", config()).expect("it is there").created);
+    assert!(matches!(log.ensure_topic("orders", TopicConfig::new()), Err(Error::PartitionCount { .. })));
+    assert!(matches!(log.delete_topic("bills"), Err(Error::UnknownTopic { .. })));
+    log.set_topic_config("orders", config()).expect("it is so already");
+    assert_eq!(log.describe_topic("orders").expect("it is there").id, id);
+}
+
+/// The log start of a deleted topic stood in the checkpoint file until the next save, five seconds later. A topic that
+/// was made under the same name meanwhile was, after a crash, taken to begin there, and lost its records.
+#[test]
+fn a_topic_made_again_keeps_its_records_over_a_kill() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let clock = Arc::new(ManualClock::at(Timestamp(0)));
+        let storage = MemoryStorage::new(1);
+        let log = open(&storage, &clock);
+        let config = TopicConfig::new().durability(durability);
+        log.create_topic("orders", config.clone()).expect("it is made");
+        send(&log, 20);
+        let start = log.partition("orders", 0).expect("it is there").delete_records(Some(Offset(16)));
+        assert_eq!(start.expect("they go"), Offset(16));
+        clock.advance(Duration::from_secs(10));
+        log.tick();
+
+        log.delete_topic("orders").expect("it goes");
+        log.create_topic("orders", config).expect("it is made again");
+        send(&log, 8);
+        let survivor = storage.kill();
+        drop(log);
+        let log = open(&survivor, &clock);
+        let partition = log.partition("orders", 0).expect("it is there");
+        assert_eq!((partition.start(), partition.end()), (Offset(0), Offset(8)), "{durability:?}");
+    }
+}
+
+/// A topic whose removal a crash had cut short was taken for one that somebody had copied in: the log did not open any
+/// more, or had the topic again.
+#[test]
+fn a_removal_that_was_cut_short_is_gone_on_with() {
+    let clock = Arc::new(ManualClock::at(Timestamp(0)));
+    let operations = |cut: Option<u64>| {
+        let storage = MemoryStorage::new(1);
+        let log = open(&storage, &clock);
+        log.create_topic("orders", TopicConfig::new().partitions(2)).expect("it is made");
+        send(&log, 1);
+        let before = storage.operations();
+        if let Some(cut) = cut {
+            storage.crash_at(before + cut);
+        }
+        let deleted = log.delete_topic("orders");
+        (storage, deleted.is_ok(), before)
+    };
+    let (whole, _, before) = operations(None);
+    let mut removed = 0;
+    for cut in 0..whole.operations() - before {
+        for seed in 0..4 {
+            let survivor = operations(Some(cut)).0.crash(seed);
+            let log = open(&survivor, &clock);
+            let there = log.describe_topic("orders");
+            assert!(there.as_ref().is_ok_and(|topic| !topic.adopted) || log.topics().is_empty(), "{cut}: {there:?}");
+            let left = survivor.paths().iter().any(|path| path.starts_with("data/orders-0"));
+            assert_eq!(left, there.is_ok(), "cut at operation {cut} (seed {seed})");
+            removed += u64::from(there.is_err());
+        }
+    }
+    assert!(removed > 0);
+}
