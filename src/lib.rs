@@ -98,6 +98,7 @@ mod epochs;
 mod error;
 mod log;
 mod machine;
+mod mutants;
 mod node;
 mod partition;
 mod producer;

@@ -91,7 +91,7 @@ fn what_a_crash_left_of_ours_goes() {
         "history.taffrail.tmp",
         ".kafka_cleanshutdown.tmp",
     ];
-    for name in &ours {
+    for name in ours {
         fs::write(path.join(name), name).expect("a file");
     }
     open(&path).expect("opens").close().expect("closes");

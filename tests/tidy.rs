@@ -8,7 +8,7 @@
 //!  3 partition | group | txn | controller | replication | quorum
 //!  2 segment | epochs | machine
 //!  1 record | storage | transport
-//!  0 config clock random sync metrics  <  error  <  types
+//!  0 config clock random sync metrics mutants  <  error  <  types
 //! ```
 //!
 //! A module imports from lower floors only; modules on one floor do not know each other.
@@ -26,6 +26,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("sync", 1),
     ("metrics", 1),
     ("trace", 1),
+    ("mutants", 1),
     ("record", 10),
     ("storage", 10),
     ("transport", 10),

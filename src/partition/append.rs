@@ -26,6 +26,7 @@ use bytes::Bytes;
 use crate::config::Commits;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
+use crate::mutants;
 use crate::record::batch::{self, BatchHeader};
 use crate::record::batches::Batches;
 use crate::record::builder::BatchBuilder;
@@ -238,6 +239,9 @@ impl Inner {
             return Ok(());
         }
         self.picture.raise_end(end);
+        if mutants::is_in(mutants::VISIBLE_BEFORE_STORED) {
+            self.stored(end);
+        }
         if self.is_synced() {
             if self.unsynced_since.load(Ordering::Relaxed) == 0 {
                 self.unsynced_since.store(self.clock.monotonic().0.saturating_add(1), Ordering::Release);
@@ -306,7 +310,9 @@ impl Inner {
         let next = next.map_err(|error| if empty { self.poison(error) } else { error })?;
         writer.directory_dirty = true;
         if self.is_synced() {
-            home.sync_directory().map_err(|error| self.poison(error))?;
+            if !mutants::is_in(mutants::LOST_DIRECTORY_SYNC) {
+                home.sync_directory().map_err(|error| self.poison(error))?;
+            }
             writer.directory_dirty = false;
         }
         let reader = Arc::clone(next.reader());

@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::config::{Commits, Durability, PartitionConfig};
 use crate::epochs::Epochs;
 use crate::error::{Corruption, Error, Result};
+use crate::mutants;
 use crate::record::batch::{BatchHeader, HEADER_BYTES};
 use crate::segment::{Segment, SegmentConfig, SegmentReader, Stop};
 use crate::storage::Entry;
@@ -131,13 +132,20 @@ impl Loader<'_> {
         let mut work = self.begin(&bases, &checkpoints, log_start, is_new)?;
         if work.segments.is_empty() {
             work.segments.push(self.create(log_start)?);
-            self.home.sync_names()?;
+            if !mutants::is_in(mutants::LOST_DIRECTORY_SYNC) {
+                self.home.sync_names()?;
+            }
         }
         let verified_from = self.verify(&mut work)?;
         if self.refuses_loss(&work) {
             return Err(
                 self.lost(&work, Corruption::Form(format!("the log ends there, {} was synced", work.recovery_point)))
             );
+        }
+        if mutants::is_in(mutants::REUSED_OFFSET) && !work.recovery.clean && verified_from.0 + 1 == work.segments.len()
+        {
+            work.end = work.offset_at(verified_from)?;
+            work.segments[verified_from.0].cut(verified_from.1)?;
         }
         let end = self.end_of(&mut work, &below)?;
         if !work.recovery.clean {

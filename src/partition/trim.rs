@@ -13,6 +13,7 @@ use super::view::View;
 use super::{Inner, Partition, Writer};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
+use crate::mutants;
 use crate::segment::SegmentReader;
 use crate::sync::{Arc as Pointer, Mutex};
 use crate::trace;
@@ -205,7 +206,7 @@ impl Inner {
         Limits {
             log_start: self.picture.view().log_start,
             high_watermark: self.picture.high_watermark(),
-            held: self.holds.least(),
+            held: self.holds.least().filter(|_| !mutants::is_in(mutants::RETENTION_PAST_HOLD)),
         }
     }
 

@@ -148,6 +148,8 @@ impl Batch {
         if self.outcome.get().is_none() {
             // What fails is the outcome.
             drop(self.lane.hand_over(Some(self.key)));
+            #[cfg(mutants)]
+            drop(self.lane.hand_over(Some(self.key)));
         }
         self.outcome.get_or_init(|| Err(Error::Closed)).clone()
     }

@@ -20,6 +20,8 @@ use super::agenda::Key;
 use super::delivery::{Batch, Delivery, Placed};
 use super::memory::Buffer;
 use crate::error::{Error, Result};
+#[cfg(mutants)]
+use crate::mutants;
 use crate::node::Topic;
 use crate::partition::{Appended, Partition, Receipt};
 use crate::record::builder::{BatchBuilder, Record};
@@ -52,6 +54,9 @@ struct Sending {
     seen_at: Option<u64>,
     /// The last append, until it is known to be stored.
     last: Option<Receipt>,
+    /// A batch that the next one overtakes.
+    #[cfg(mutants)]
+    delayed: Option<Open>,
 }
 
 /// How a push went.
@@ -187,13 +192,39 @@ impl Lane {
     }
 
     fn append_open(&self, sending: &mut Sending, which: Option<Key>) -> Result<()> {
-        let Some(open) = self.take(which) else { return Ok(()) };
+        let open = self.take(which);
+        #[cfg(mutants)]
+        let open = self.delay(sending, which, open);
+        let Some(open) = open else { return Ok(()) };
+        self.append_taken(sending, open)
+    }
+
+    fn append_taken(&self, sending: &mut Sending, open: Open) -> Result<()> {
         self.accumulator.leave(open.batch.key());
         let mut appending = Appending { lane: self, open, outcome: Err(Error::Closed) };
         appending.outcome = self.append(sending, &mut appending.open);
         let outcome = appending.outcome.as_ref().map(drop).map_err(Clone::clone);
         drop(appending);
         outcome
+    }
+
+    /// Lets a batch be overtaken by the one after it, where that is the mutant; answers what is to be appended last.
+    #[cfg(mutants)]
+    fn delay(&self, sending: &mut Sending, which: Option<Key>, open: Option<Open>) -> Option<Open> {
+        let delays = mutants::is_in(mutants::OVERTAKING_BATCH) && which.is_some() && sending.delayed.is_none();
+        match open {
+            Some(open) if delays => {
+                sending.delayed = Some(open);
+                None
+            }
+            open => {
+                let Some(delayed) = sending.delayed.take() else { return open };
+                if let Some(open) = open {
+                    drop(self.append_taken(sending, open));
+                }
+                Some(delayed)
+            }
+        }
     }
 
     /// Takes the open batch, so that the next record opens another.

@@ -41,7 +41,6 @@ use crate::sync::StaticMutex;
 #[derive(Debug)]
 pub(super) struct Map {
     bytes: MmapRaw,
-    /// Dropped with it.
     _counted: Counted,
 }
 

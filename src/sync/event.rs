@@ -49,10 +49,10 @@ impl Signal {
     /// Sleeps until it is raised, or for `timeout`; says whether it was raised, and takes it down. It may say so for
     /// nothing.
     pub(crate) fn wait(&self, timeout: Duration) -> bool {
-        let (begins, has_begun) = self.begin();
+        let (had_to_begin, all_begun) = self.begin();
         let mut raised = self.raised.lock();
-        if begins {
-            if !*raised && !has_begun && !timeout.is_zero() {
+        if had_to_begin {
+            if !*raised && !all_begun && !timeout.is_zero() {
                 nap(&self.changed, &mut raised, timeout.min(NAP));
             }
             *raised = false;
@@ -67,9 +67,9 @@ impl Signal {
     /// Whether listeners had to begin, and whether all of them have by now.
     fn begin(&self) -> (bool, bool) {
         let mut beginnings = self.beginnings.lock();
-        let begins = !beginnings.is_empty();
+        let had_to_begin = !beginnings.is_empty();
         beginnings.retain(|begin| !begin());
-        (begins, beginnings.is_empty())
+        (had_to_begin, beginnings.is_empty())
     }
 }
 

@@ -245,7 +245,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Before the file is changed: a descriptor for reading would only say that it is a bad one.
+    /// Why a change fails: a descriptor for reading would only say that it is a bad one.
     fn check_writable(&self) -> io::Result<()> {
         if self.is_writable.load(Ordering::Acquire) {
             return Ok(());
@@ -317,7 +317,6 @@ impl StorageFile for Handle {
     fn write(&self, position: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
         let mut writer = self.writer.lock();
         self.ready(&mut writer)?;
-        self.check_writable()?;
         if position > writer.extent.length() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a write behind the end of the file"));
         }
@@ -331,7 +330,7 @@ impl StorageFile for Handle {
             Err(_) => Self::measure(&writer),
         }
         self.changed();
-        outcome.map(|_| ())
+        outcome.map(|_| ()).or_else(|error| self.check_writable().and(Err(error)))
     }
 
     fn extend(&self, len: u64) -> io::Result<()> {

@@ -1,0 +1,37 @@
+//! Bugs on purpose, to see that the simulator finds them. They are there with `--cfg mutants` only, and of those the one
+//! that the environment variable `MUTANT` names; elsewhere asking is a constant `false`.
+
+/// Readers of a synced partition see what is written and not synced.
+pub(crate) const VISIBLE_BEFORE_STORED: &str = "visible-before-stored";
+/// The names of new segments and of a new partition's files are not synced.
+pub(crate) const LOST_DIRECTORY_SYNC: &str = "lost-directory-sync";
+/// After a crash the log ends at its recovery point, and the offsets from there on are given again.
+pub(crate) const REUSED_OFFSET: &str = "reused-offset";
+/// A producer appends the batch after one before that one.
+#[cfg(mutants)]
+pub(crate) const OVERTAKING_BATCH: &str = "overtaking-batch";
+/// The retention does not ask what is held.
+pub(crate) const RETENTION_PAST_HOLD: &str = "retention-past-hold";
+
+/// Whether this bug is in.
+#[cfg(not(mutants))]
+#[inline]
+pub(crate) const fn is_in(_mutant: &str) -> bool {
+    false
+}
+
+/// Whether this bug is in.
+#[cfg(mutants)]
+pub(crate) fn is_in(mutant: &str) -> bool {
+    static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| {
+        let chosen = std::env::var("MUTANT").ok().filter(|name| !name.is_empty())?;
+        assert!(ALL.contains(&chosen.as_str()), "there is no mutant {chosen}; there are {ALL:?}");
+        Some(chosen)
+    });
+    chosen.as_deref() == Some(mutant)
+}
+
+#[cfg(mutants)]
+const ALL: &[&str] =
+    &[VISIBLE_BEFORE_STORED, LOST_DIRECTORY_SYNC, REUSED_OFFSET, OVERTAKING_BATCH, RETENTION_PAST_HOLD];

@@ -1,0 +1,102 @@
+//! What is checked after every step: marks and starts move as they may, holds hold, topics are there.
+
+use taffrail::{Clock, Stats, TopicConfig, TopicDescription};
+
+use super::model::{Known, Slot};
+use super::world::World;
+
+impl World {
+    pub(super) fn check(&mut self) {
+        self.check_names();
+        for name in self.names() {
+            if let Some(found) = self.describe(name) {
+                self.check_topic(&found);
+            }
+        }
+        if self.choice.one_in(6) {
+            self.scan_one();
+        }
+        let operations = self.storage.operations();
+        self.trace.note(format_args!("  {operations} operations"));
+    }
+
+    fn check_names(&mut self) {
+        let listed = self.log().topics();
+        for name in self.names() {
+            let is_listed = listed.iter().any(|listed| listed == name);
+            let topic = self.model.topic(name);
+            assert!(is_listed || !topic.is_certain(), "{name} is not listed");
+            assert!(!is_listed || !topic.is_certainly_absent(), "{name} is listed");
+        }
+        assert!(
+            listed.iter().all(|listed| self.names().contains(&listed.as_str())),
+            "{listed:?} has more than was made"
+        );
+    }
+
+    fn check_topic(&mut self, found: &TopicDescription) {
+        let due = found.config.partitions as usize;
+        let open = found.partitions.len();
+        assert!(open == due || self.excused, "{} has {open} of {due} partitions", found.name);
+        for (number, stats) in (0..).zip(&found.partitions) {
+            self.check_marks((found.id, number), stats);
+            self.check_start((found.id, number), stats);
+            self.check_holds((found.id, number), stats);
+        }
+    }
+
+    /// The marks stand in order, and none goes back.
+    fn check_marks(&mut self, slot: Slot, stats: &Stats) {
+        let (is_synced, survives) = (self.model.is_synced(slot.0), self.model.survives(slot));
+        let (start, end, high_watermark) = (stats.start.0, stats.end.0, stats.high_watermark.0);
+        assert!(start <= high_watermark && high_watermark <= end, "{slot:?}: {stats:?}");
+        assert!(!is_synced || high_watermark <= stats.synced_end.0, "{slot:?} shows what is not synced: {stats:?}");
+        let partition = self.model.partition(slot);
+        let before = partition.high_watermark;
+        assert!(high_watermark >= before, "{slot:?}: the high watermark went from {before} back to {high_watermark}");
+        partition.high_watermark = high_watermark;
+        if survives {
+            partition.high_watermark_power = partition.high_watermark_power.max(high_watermark);
+        }
+        if let Some((offset, known)) = partition.known.last_key_value() {
+            assert!(*offset < end, "{slot:?} ends at {end}, and has {known:?} at {offset}");
+        }
+    }
+
+    /// The start goes forward, and takes only what may go.
+    fn check_start(&mut self, slot: Slot, stats: &Stats) {
+        let partition = self.model.partition(slot);
+        let (before, now) = (partition.start, stats.start.0);
+        assert!(now >= before, "{slot:?}: the start went from {before} back to {now}");
+        let from = before.max(partition.asked_to_go);
+        if now > from {
+            let gone: Vec<_> = partition.known.range(from..now).map(|(offset, known)| (*offset, *known)).collect();
+            self.check_retention(slot, &gone, now, stats);
+            self.trace.count("retention moved a start");
+            self.trace.note(format_args!("retention moves the start of {slot:?} from {from} to {now}"));
+        }
+        self.model.partition(slot).started_at(now);
+    }
+
+    /// What went by itself was old enough, or there was enough without it.
+    fn check_retention(&self, slot: Slot, gone: &[(u64, Known)], start: u64, stats: &Stats) {
+        let now = self.clock.wall().0;
+        let may = |config: &TopicConfig| {
+            let retention = config.partition.retention;
+            let age = retention.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+            let is_old = |known: &Known| age.is_some_and(|age| known.timestamp.0 < now.saturating_sub(age));
+            let by_age = gone.iter().rev().take_while(|(_, known)| is_old(known)).count();
+            // By size they go first, so that what is left may have gone by age behind them.
+            by_age == gone.len() || retention.bytes.is_some_and(|keep| by_age > 0 || stats.bytes >= keep)
+        };
+        let configs = self.model.configs(slot.0);
+        assert!(configs.iter().any(may), "{slot:?} begins at {start}: {gone:?} went at {now}, {stats:?}, {configs:?}");
+    }
+
+    fn check_holds(&self, slot: Slot, stats: &Stats) {
+        for held in self.holds.iter().filter(|held| held.slot == slot) {
+            let from = held.hold.offset();
+            assert!(stats.start <= from, "{slot:?} is held from {from} on, and begins at {}", stats.start);
+        }
+    }
+}
