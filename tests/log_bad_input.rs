@@ -48,10 +48,20 @@ fn refused<T>(storage: &MemoryStorage, log: &Log, call: impl FnOnce(&Log) -> Res
 #[test]
 fn names_that_no_topic_has() {
     let (storage, log) = with_orders();
-    let long = "n".repeat(250);
-    for name in
-        ["", ".", "..", "a b", "a/b", "ä", "a\0b", &long, "__taffrail_x", "__taffrail_metadata", "__cluster_metadata"]
-    {
+    let endless = "n".repeat(250);
+    for name in [
+        "",
+        ".",
+        "..",
+        "a b",
+        "a/b",
+        "ä",
+        "a\0b",
+        &endless,
+        "__taffrail_x",
+        "__taffrail_metadata",
+        "__cluster_metadata",
+    ] {
         for config in [TopicConfig::new(), TopicConfig::new().partitions(2)] {
             let error = refused(&storage, &log, |log| log.create_topic(name, config.clone()));
             assert!(matches!(&error, Error::InvalidName { name: named, .. } if named == name), "{name:?}: {error}");
@@ -185,11 +195,11 @@ fn records_that_are_too_large() {
     let (value, end) = (vec![b'v'; 70_000], log.partition("small", 0).expect("it is there").end());
     let producer = log.producer().memory_bytes(64 << 10).open().expect("it opens");
     let error = refused(&storage, &log, |_| producer.send("orders", Record::new(&value)));
-    assert!(matches!(error, Error::RecordTooLarge { size: 70_0.., limit: 65_536 }), "{error}");
+    assert!(matches!(error, Error::RecordTooLarge { size: 70_000.., limit: 65_536 }), "{error}");
     let error = refused(&storage, &log, |_| {
         producer.send("small", Record::new(&value[..2_000])).and_then(taffrail::Delivery::wait)
     });
-    assert!(matches!(error, Error::BatchTooLarge { size: 2_0.., limit: 1_000 }), "{error}");
+    assert!(matches!(error, Error::BatchTooLarge { size: 2_000.., limit: 1_000 }), "{error}");
     assert_eq!(log.partition("small", 0).expect("it is there").end(), end);
     let next = producer.send("small", Record::new("fits")).expect("taken").wait().expect("stored");
     assert_eq!(next.offset, end);
@@ -279,6 +289,10 @@ fn a_full_memory_that_does_not_become_free_in_time() {
     log.close().expect("it closes");
 }
 
+/// What is called, and the call.
+type Call<'c, T> = (&'c str, &'c dyn Fn(&T) -> Result<()>);
+type CallOfReader<'c> = (&'c str, &'c dyn Fn(&mut Reader) -> Result<()>);
+
 /// Every call of every handle answers that the log is closed, and changes nothing.
 #[test]
 fn handles_of_a_closed_log() {
@@ -293,7 +307,7 @@ fn handles_of_a_closed_log() {
     assert_eq!(delivery.wait().expect("it was stored by the close").offset, Offset(0));
 
     let config = || TopicConfig::new().partitions(3);
-    let of_log: [(&str, &dyn Fn(&Log) -> Result<()>); 10] = [
+    let of_log: [Call<'_, Log>; 10] = [
         ("create", &|log| log.create_topic("other", config()).map(drop)),
         ("ensure", &|log| log.ensure_topic("orders", config()).map(drop)),
         ("delete", &|log| log.delete_topic("orders")),
@@ -312,7 +326,7 @@ fn handles_of_a_closed_log() {
     let mut batch = BatchBuilder::new();
     batch.push(&Record::new("late")).expect("small");
     assert!(matches!(partition.append(&mut batch), Err(Error::Closed)));
-    let of_partition: [(&str, &dyn Fn(&Partition) -> Result<()>); 9] = [
+    let of_partition: [Call<'_, Partition>; 9] = [
         ("read", &|it| it.read(Offset(0), ReadOptions::new()).map(drop)),
         ("try_read", &|it| it.try_read(Offset(0), ReadOptions::new()).map(drop)),
         ("sync", &Partition::sync),
@@ -326,7 +340,7 @@ fn handles_of_a_closed_log() {
     for (what, call) in of_partition {
         assert!(matches!(call(&partition), Err(Error::Closed)), "{what}: {:?}", call(&partition));
     }
-    let of_reader: [(&str, &dyn Fn(&mut Reader) -> Result<()>); 5] = [
+    let of_reader: [CallOfReader<'_>; 5] = [
         ("poll", &|it| it.poll(Duration::MAX).map(drop)),
         ("try_poll", &|it| it.try_poll().map(drop)),
         ("seek", &|it| it.seek("orders", 0, Offset(0))),

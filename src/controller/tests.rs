@@ -120,7 +120,7 @@ fn names_of_the_logs_own_and_no_names_at_all_are_refused() {
             assert!(matches!(error, Error::InvalidName { name: refused, .. } if refused == name));
         }
     }
-    assert!(with([create("__consumer_offsets", 1, TopicConfig::new())]).topic("__consumer_offsets").is_some());
+    assert!(with([adopt("__consumer_offsets", 1, 1)]).topic("__consumer_offsets").is_some(), "a broker's is taken in");
 }
 
 #[test]
