@@ -76,7 +76,12 @@ impl Books {
 
     /// Whether a partition that is found need not be recovered.
     pub(super) fn was_clean(&self, name: &TopicPartition) -> bool {
-        self.was_clean && !self.begun.lock().contains(name)
+        self.was_clean && !self.is_begun(name)
+    }
+
+    /// Whether a partition's directory was begun and not finished.
+    pub(super) fn is_begun(&self, name: &TopicPartition) -> bool {
+        self.begun.lock().contains(name)
     }
 
     /// A partition's directory is begun. Whoever finds it unfinished later does not know which of its names are durable.

@@ -170,7 +170,9 @@ impl Home {
         if lock_was_there {
             drop(take_lock(&*storage, &directory.join(LOCK), LockMode::Exclusive)?);
         }
-        if entries.is_empty() {
+        // One that an earlier attempt has begun, and not finished, is finished by this one.
+        let is_fresh = entries.is_empty() || books.is_begun(&name);
+        if is_fresh {
             books.begin(&name);
         }
         let keeper = Keeper::Log { books, refuses_damage };
@@ -180,7 +182,7 @@ impl Home {
             name,
             keeper,
             lock_was_there,
-            is_fresh: AtomicBool::new(entries.is_empty()),
+            is_fresh: AtomicBool::new(is_fresh),
             entries: Mutex::new(Some(entries)),
         })
     }

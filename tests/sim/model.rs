@@ -210,6 +210,11 @@ impl Model {
         unsynced.for_each(|(_, partition)| partition.tainted = true);
     }
 
+    /// Where a clean close does not say that all is on the disk.
+    pub(super) fn doubtful(&self) -> BTreeSet<Slot> {
+        self.partitions.iter().filter(|(_, partition)| partition.tainted).map(|(slot, _)| *slot).collect()
+    }
+
     pub(super) fn stamps(&self, id: TopicId) -> bool {
         self.topic_of(id).is_none_or(|topic| topic.stamps)
     }
