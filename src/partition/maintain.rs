@@ -78,7 +78,7 @@ impl Partition {
         }
         done.index_dropped = inner.let_go_if_idle(&mut writer, now.monotonic)?;
         inner.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
-        done.removed = inner.retain(&mut writer, now.wall)?;
+        done.removed = inner.retain(writer, now.wall)?;
         Ok(done)
     }
 

@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::mutants;
 use crate::segment::SegmentReader;
-use crate::sync::{Arc as Pointer, Mutex};
+use crate::sync::{Arc as Pointer, Mutex, MutexGuard};
 use crate::trace;
 use crate::types::{Offset, Timestamp};
 
@@ -165,14 +165,31 @@ impl Inner {
     }
 
     /// What the policy says has to go, goes.
-    pub(super) fn retain(&self, writer: &mut Writer, now: Timestamp) -> Result<Vec<Removed>> {
+    pub(super) fn retain(&self, writer: MutexGuard<'_, Writer>, now: Timestamp) -> Result<Vec<Removed>> {
+        let mut writer = writer;
+        let mut plan = self.removal_plan(&writer, now)?;
+        // What is not on the disk yet must not push out what is: a loss of power would take both.
+        if !plan.is_empty() && self.is_synced() && self.sync.synced() < self.picture.end().0 {
+            drop(writer);
+            self.flush()?;
+            writer = self.writer.lock();
+            self.check_writable()?;
+            let count = plan.len();
+            plan = self.removal_plan(&writer, now)?;
+            plan.truncate(count);
+        }
+        let start = self.picture.view().log_start;
+        self.remove_segments(&mut writer, &plan, start)
+    }
+
+    /// Which segments go from the front, and why each.
+    fn removal_plan(&self, writer: &Writer, now: Timestamp) -> Result<retention::Plan> {
         let view = self.picture.view();
         let summaries = self.summaries();
         let age = writer.config.retention.age.unwrap_or_default();
         let oldest = now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let largest = |index: usize| self.largest_timestamp(&view, index, Timestamp(oldest), now);
-        let plan = retention::plan(&summaries, Policy::from(&writer.config), self.limits(), now, largest)?;
-        self.remove_segments(writer, &plan, view.log_start)
+        retention::plan(&summaries, Policy::from(&writer.config), self.limits(), now, largest)
     }
 
     /// The index nominates, the batch headers decide: a segment goes by time only if no header in it is younger.
