@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
     let mut segment = load(&storage, &bytes);
     let recovery = segment.recover(&sealed, &mut ()).expect("nothing fails here");
     assert!(recovery.damaged.is_sorted_by_key(|damage| damage.position));
-    read_over(segment.reader(), &ReadBounds { up_to: end, next_base: Some(end), epochs: None, contiguous });
+    read_over(segment.reader(), &ReadBounds { up_to: end, next_base: Some(end), contiguous, ..ReadBounds::default() });
 
     let active = RecoveryOptions { contiguous, ..RecoveryOptions::active() };
     let mut segment = load(&storage, &bytes);
