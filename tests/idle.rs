@@ -5,16 +5,17 @@
 //! `TAFFRAIL_IDLE_PARTITIONS=10000 TAFFRAIL_IDLE_BYTES=209715200`, on a build with optimisation. Time is printed and
 //! not asserted: most of it is the disk's, which has to make durable that the partition is in use again.
 
+#[path = "support/counting.rs"]
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use counting::live;
 use support::env_count;
 use taffrail::{
     BatchBuilder, Clock, Durability, ManualClock, MemoryStorage, Offset, Operation, OperationKind, Partition,
@@ -26,36 +27,8 @@ const IDLE_BYTES_MAX: usize = 16 << 10;
 /// How many partitions are open at a time: each keeps its lock and some files.
 const WAVE: usize = 100;
 
-/// The system's allocator, and how many bytes are in use.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is")]
-// SAFETY: every call goes to the system's allocator as it is; the count beside it touches no memory of anyone's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Tests that count memory run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-fn live() -> usize {
-    LIVE.load(Ordering::Relaxed)
-}
 
 /// Resident bytes of this process that are not pages of files, where the system says so.
 fn resident() -> Option<usize> {

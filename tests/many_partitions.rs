@@ -5,15 +5,17 @@
 //! full size are `TAFFRAIL_MANY_PARTITIONS=10000`, on a build with optimisation. Time is printed; the bound that is
 //! asserted is a loose one, for most of it is the disk's.
 
+#[path = "support/counting.rs"]
+mod counting;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use counting::live;
 use support::env_count;
 use taffrail::{BatchBuilder, Log, MemoryStorage, Offset, OperationKind, ReadOptions, Record, TopicConfig};
 
@@ -23,30 +25,6 @@ const OPEN_FILES: usize = 1024;
 const IDLE_BYTES_MAX: usize = 16 << 10;
 /// Each so-manieth partition gets a record.
 const USED: usize = 97;
-
-/// The system's allocator, and how many bytes are in use.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is")]
-// SAFETY: every call goes to the system's allocator as it is; the count beside it touches no memory of anyone's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn timed<T>(what: &str, run: impl FnOnce() -> T) -> (T, Duration) {
     let began = Instant::now();
@@ -78,9 +56,9 @@ fn records_of(log: &Log, count: usize, what: &str) {
 fn child(path: &Path, count: usize) {
     let partitions = u32::try_from(count).expect("small");
     let (log, _) = timed("opened empty", || Log::open(path).expect("it opens"));
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = live();
     timed("created", || log.create_topic("orders", TopicConfig::new().partitions(partitions)).expect("it is made"));
-    println!("each keeps {} bytes of memory once created", (LIVE.load(Ordering::Relaxed) - before) / count);
+    println!("each keeps {} bytes of memory once created", (live() - before) / count);
     for number in (0..count).step_by(USED) {
         let partition = log.partition("orders", u32::try_from(number).expect("small")).expect("it is open");
         let mut batch = BatchBuilder::new();
@@ -91,9 +69,9 @@ fn child(path: &Path, count: usize) {
     timed("closed", || log.close().expect("it closes"));
 
     for round in ["opened", "opened again"] {
-        let before = LIVE.load(Ordering::Relaxed);
+        let before = live();
         let (log, took) = timed(round, || Log::open(path).expect("it opens"));
-        let memory = LIVE.load(Ordering::Relaxed).saturating_sub(before) / count;
+        let memory = live().saturating_sub(before) / count;
         println!("each keeps {memory} bytes of memory");
         assert!(memory < IDLE_BYTES_MAX, "an idle partition keeps {memory} bytes");
         let bound = Duration::from_secs(5) + Duration::from_millis(2) * partitions;

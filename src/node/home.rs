@@ -19,15 +19,12 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::properties::{self, Owner};
 use crate::storage::checkpoint::{clean_marker, partition_metadata};
-use crate::storage::directory::{list, list_or_create, sync_ancestors, sync_directory, take_lock};
+use crate::storage::directory::{LOCK, list, list_or_create, sync_ancestors, sync_directory, take_lock};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::types::{NodeId, TopicId, TopicPartition};
 
-const LOCK: &str = ".lock";
-const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const PROPERTIES: &str = "meta.properties";
-const METADATA: &str = "partition.metadata";
 
 /// Directories that no log needs and no log minds.
 const IGNORED: &[&str] = &["lost+found", "remote-log-index-cache"];
@@ -81,11 +78,11 @@ impl Home {
 
     /// Whether the last process closed the log. The marker is gone, durably, when this returns.
     pub(super) fn take_clean_marker(&self) -> Result<bool> {
-        clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER))
+        clean_marker::remove(&*self.storage, &self.path(clean_marker::NAME))
     }
 
     pub(super) fn write_clean_marker(&self) -> Result<()> {
-        clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER))
+        clean_marker::write(&*self.storage, &self.path(clean_marker::NAME))
     }
 
     /// The partitions that lie here, without our own.
@@ -97,7 +94,7 @@ impl Home {
 
     /// The topic whose partition lies in a directory, where that says so.
     pub(super) fn topic_of(&self, name: &TopicPartition) -> Result<Option<TopicId>> {
-        let path = self.path(&name.to_string()).join(METADATA);
+        let path = self.path(&name.to_string()).join(partition_metadata::NAME);
         Ok(partition_metadata::read(&*self.storage, &path)?.map(TopicId))
     }
 
@@ -110,7 +107,7 @@ impl Home {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.sync().map(|()| true),
             entries => entries.map_err(|error| Error::io("list", &directory, error))?,
         };
-        let found = partition_metadata::read(&*self.storage, &directory.join(METADATA))?;
+        let found = partition_metadata::read(&*self.storage, &directory.join(partition_metadata::NAME))?;
         if found.is_some_and(|found| found != topic.0) {
             return Ok(false);
         }

@@ -5,7 +5,7 @@
 //!   → partitions are recovered, in parallel → books saved → inner files of partitions once opened alone go → threads
 //! ```
 //!
-//! An open that fails leaves the log as it was: without the marker, so that the next one recovers.
+//! An open that fails leaves the log as it was: one that was closed gets its marker back, if nothing of it was changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

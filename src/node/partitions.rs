@@ -109,10 +109,10 @@ impl Node {
 
     /// Does the same for many partitions, on several threads where threads are allowed; answers in their order.
     pub(super) fn for_each_of<T: Sync, R: Send>(&self, all: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
-        let cores = if self.background { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // Directories are made and removed with syncs, which wait for the disk and not for a core.
-        let threads = if self.background { (cores * 4).min(all.len().div_ceil(8)).max(1) } else { 1 };
-        if threads == 1 {
+        let threads = (cores * 4).min(all.len().div_ceil(8));
+        if threads <= 1 || !self.background {
             return all.iter().map(each).collect();
         }
         let (each, share) = (&each, all.len().div_ceil(threads));
@@ -144,7 +144,7 @@ impl Node {
 }
 
 /// The settings that a partition of the topic has.
-pub(super) fn config_of(state: &TopicState) -> PartitionConfig {
+fn config_of(state: &TopicState) -> PartitionConfig {
     state.config.partition_config()
 }
 
@@ -160,22 +160,17 @@ fn assemble(
         let name = &state.name;
         let known = current.get(name.as_str()).filter(|known| known.id == state.id);
         let more = opened.remove(name).unwrap_or_default();
-        let unchanged = known.filter(|known| more.is_empty() && known.config == state.config);
-        if let Some(known) = unchanged {
-            topics.insert(Arc::clone(&known.name), Arc::clone(known));
-            continue;
+        let is_unchanged = known.is_some_and(|known| more.is_empty() && known.config == state.config);
+        let before = known.map_or(&[][..], |known| &known.partitions);
+        if !is_unchanged && !failures.contains_key(name) {
+            let changed = before.iter().try_for_each(|partition| partition.set_config_in_log(config_of(state)));
+            failures.extend(changed.err().map(|error| (name.clone(), error)));
         }
-        if failures.contains_key(name) {
+        if is_unchanged || failures.contains_key(name) {
             topics.extend(known.map(|known| (Arc::clone(&known.name), Arc::clone(known))));
             continue;
         }
-        let before = known.map(|known| known.partitions.clone()).unwrap_or_default();
-        if let Err(error) = before.iter().try_for_each(|partition| partition.set_config_in_log(config_of(state))) {
-            failures.insert(name.clone(), error);
-            topics.extend(known.map(|known| (Arc::clone(&known.name), Arc::clone(known))));
-            continue;
-        }
-        let partitions = before.into_iter().chain(more).collect();
+        let partitions = before.iter().cloned().chain(more).collect();
         let name: Arc<str> = Arc::from(name.as_str());
         let topic = Topic { name: Arc::clone(&name), id: state.id, config: state.config.clone(), partitions };
         topics.insert(name, Arc::new(topic));

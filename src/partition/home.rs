@@ -39,7 +39,7 @@ use super::books::{Books, Mark};
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::{self, OffsetCheckpoint, clean_marker, own, partition_metadata};
 use crate::storage::directory::{
-    list, list_or_create, list_or_create_name, parent_of, sync_ancestors, sync_directory, take_lock,
+    LOCK, list, list_or_create, list_or_create_name, parent_of, sync_ancestors, sync_directory, take_lock,
 };
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
@@ -47,10 +47,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
-const LOCK: &str = ".lock";
-const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const EPOCHS: &str = "leader-epoch-checkpoint";
-const METADATA: &str = "partition.metadata";
 const HISTORY: &str = "history.taffrail";
 /// Stands in the directory of an export until everything else is there, durably.
 const EXPORT: &str = "export-unfinished.taffrail";
@@ -296,12 +293,12 @@ impl Home {
 
     /// Whether the last process closed the partition. The inner marker is gone, durably, when this returns.
     pub(super) fn take_clean_marker(&self) -> Result<bool> {
-        let inner = || clean_marker::remove(&*self.storage, &self.path(CLEAN_MARKER));
+        let inner = || clean_marker::remove(&*self.storage, &self.path(clean_marker::NAME));
         match (&self.keeper, self.lock_was_there) {
             (_, true) => inner(),
             (Keeper::Log { books, .. }, false) => Ok(books.was_clean(&self.name)),
             (Keeper::Alone(_), false) => {
-                let marker = self.parent_path(CLEAN_MARKER);
+                let marker = self.parent_path(clean_marker::NAME);
                 let outer = marker.map_or(Ok(false), |path| clean_marker::is_present(&*self.storage, &path));
                 Ok(inner()? || outer?)
             }
@@ -311,7 +308,7 @@ impl Home {
     /// In a log the marker is the log's, written when all of its partitions are closed.
     pub(super) fn write_clean_marker(&self) -> Result<()> {
         match &self.keeper {
-            Keeper::Alone(_) => clean_marker::write(&*self.storage, &self.path(CLEAN_MARKER)),
+            Keeper::Alone(_) => clean_marker::write(&*self.storage, &self.path(clean_marker::NAME)),
             Keeper::Log { .. } => Ok(()),
         }
     }
@@ -397,7 +394,7 @@ impl Home {
     }
 
     pub(super) fn read_topic_id(&self) -> Result<Option<[u8; 16]>> {
-        partition_metadata::read(&*self.storage, &self.path(METADATA))
+        partition_metadata::read(&*self.storage, &self.path(partition_metadata::NAME))
     }
 
     /// The same for a copy, which can do without: `None` also where the file is damaged.
@@ -425,7 +422,7 @@ impl Home {
     }
 
     pub(super) fn write_topic_id(&self, id: [u8; 16]) -> Result<()> {
-        self.write_file(METADATA, partition_metadata::render(&id).as_bytes())
+        self.write_file(partition_metadata::NAME, partition_metadata::render(&id).as_bytes())
     }
 
     fn parent_path(&self, name: &str) -> Option<PathBuf> {
@@ -462,7 +459,7 @@ pub(super) fn is_leftover(name: &str) -> bool {
             || rest.rsplit_once('.').is_some_and(|(file, part)| known(part) && base_in(file).is_some());
     }
     if let Some(rest) = name.strip_suffix(".tmp") {
-        return [CLEAN_MARKER, EPOCHS, METADATA, HISTORY].contains(&rest)
+        return [clean_marker::NAME, EPOCHS, partition_metadata::NAME, HISTORY].contains(&rest)
             || Mark::ALL.iter().any(|mark| mark.file_name() == rest);
     }
     name.strip_suffix(".cleaned").is_some_and(|file| base_in(file).is_some())

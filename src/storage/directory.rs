@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::trace;
 
 /// A lock file holds a process id.
+/// The lock file of a directory.
+pub(crate) const LOCK: &str = ".lock";
 const LOCK_BYTES_MAX: u64 = 64;
 
 pub(crate) fn parent_of(directory: &Path) -> Option<&Path> {

@@ -14,11 +14,13 @@ use std::path::Path;
 use super::super::Storage;
 use super::{Flaw, Parsed, directory_of, form, number, read_all, write_atomically};
 use crate::error::{Error, Result};
+use crate::types::TopicId;
 
 /// `partition.metadata`.
 pub(crate) mod partition_metadata {
-    use super::{Flaw, Parsed, Path, Result, Storage, base64, form, number, read_all};
+    use super::{Flaw, Parsed, Path, Result, Storage, TopicId, form, number, read_all};
 
+    pub(crate) const NAME: &str = "partition.metadata";
     const BYTES_MAX: u64 = 4096;
 
     /// The topic's id; `None` where there is no such file.
@@ -36,12 +38,12 @@ pub(crate) mod partition_metadata {
             return Err(Flaw::Version { found: version.into(), known: 0 });
         }
         let id = field(lines.next(), "topic_id")?;
-        let id = base64::decode(id).ok_or_else(|| form(format!("{id:?} is not 16 bytes in base64url")))?;
+        let TopicId(id) = id.parse().map_err(|_| form(format!("{id:?} is not 16 bytes in base64url")))?;
         if id == [0; 16] { Err(form("the topic id is zero")) } else { Ok(id) }
     }
 
     pub(crate) fn render(topic: &[u8; 16]) -> String {
-        format!("version: 0\ntopic_id: {}", base64::encode(topic))
+        format!("version: 0\ntopic_id: {}", TopicId(*topic))
     }
 
     /// The value of a line `name: value`.
@@ -56,6 +58,7 @@ pub(crate) mod partition_metadata {
 pub(crate) mod clean_marker {
     use super::{Error, Path, Result, Storage, directory_of, io, write_atomically};
 
+    pub(crate) const NAME: &str = ".kafka_cleanshutdown";
     const CONTENT: &[u8] = br#"{"version":0,"brokerEpoch":-1}"#;
 
     /// Writes the marker, durably.
@@ -81,35 +84,5 @@ pub(crate) mod clean_marker {
         let directory = directory_of(path);
         storage.sync_directory(directory).map_err(|error| Error::io("sync", directory, error))?;
         Ok(true)
-    }
-}
-
-/// Base64 for URLs, without padding, of exactly 16 bytes.
-mod base64 {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    const CHARACTERS: u32 = 22;
-    /// 22 characters hold 132 bits: the last four are zero.
-    const SPARE_BITS: u32 = CHARACTERS * 6 - 128;
-
-    pub(super) fn encode(bytes: &[u8; 16]) -> String {
-        let value = u128::from_be_bytes(*bytes);
-        let digit = |index: u32| {
-            let shift = 128_i32 - 6 * (index.cast_signed() + 1);
-            let digit = if shift < 0 { value << SPARE_BITS } else { value >> shift };
-            char::from(ALPHABET[(digit & 63) as usize])
-        };
-        (0..CHARACTERS).map(digit).collect()
-    }
-
-    pub(super) fn decode(text: &str) -> Option<[u8; 16]> {
-        if text.len() != CHARACTERS as usize {
-            return None;
-        }
-        let digit = |byte: u8| ALPHABET.iter().position(|known| *known == byte).map(|digit| digit as u128);
-        let (last, front) = text.as_bytes().split_last()?;
-        let front = front.iter().try_fold(0_u128, |value, byte| Some((value << 6) | digit(*byte)?))?;
-        let last = digit(*last)?;
-        let spare = last & ((1 << SPARE_BITS) - 1);
-        (spare == 0).then(|| ((front << (6 - SPARE_BITS)) | (last >> SPARE_BITS)).to_be_bytes())
     }
 }
