@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::types::{LeaderEpoch, Offset, Timestamp, TopicId};
+use crate::types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 /// What every fallible call returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -177,8 +177,10 @@ pub enum Error {
         limit: usize,
     },
     /// The offset lies outside the log.
-    #[error("offset {requested} is outside the log, which goes from {start} to {end}")]
+    #[error("offset {requested} is outside the log of {partition}, which goes from {start} to {end}")]
     OffsetOutOfRange {
+        /// Whose log.
+        partition: TopicPartition,
         /// The offset asked for.
         requested: Offset,
         /// The first offset of the log.
@@ -335,9 +337,11 @@ pub enum Error {
     },
     /// The log behind a position was cut: what was read there is gone, others may stand in its place.
     #[error(
-        "the log was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone"
+        "the log of {partition} was cut at offset {end}: records of leader epoch {epoch} from there up to offset {position} are gone"
     )]
     Truncated {
+        /// Whose log.
+        partition: TopicPartition,
         /// The epoch of the record before the position.
         epoch: LeaderEpoch,
         /// The position.

@@ -223,7 +223,9 @@ impl Log {
         self.node().administer(name, command).map(|_| id)
     }
 
-    /// Makes sure that there is a topic of this name with so many partitions; says which other settings differ.
+    /// Makes sure that there is a topic of this name with so many partitions; says which other settings differ. A program
+    /// that calls this at its start names the number that [`Log::add_partitions`] has given the topic meanwhile: with
+    /// another number keys would not be where the program looks for them.
     ///
     /// # Errors
     /// [`Error::PartitionCount`] where it has another number of them, and as [`Log::create_topic`].

@@ -99,7 +99,7 @@ fn offsets_outside_of_the_log() {
     for wrong in [0, 1, 6, u64::MAX] {
         let error = partition.read(Offset(wrong), ReadOptions::new()).expect_err("outside");
         assert!(
-            matches!(error, Error::OffsetOutOfRange { requested, start: Offset(2), end: Offset(5) } if requested.0 == wrong),
+            matches!(error, Error::OffsetOutOfRange { requested, start: Offset(2), end: Offset(5), .. } if requested.0 == wrong),
             "{error}"
         );
         assert_eq!(error.kind(), ErrorKind::Fix);

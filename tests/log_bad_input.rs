@@ -183,7 +183,10 @@ fn topics_and_partitions_that_are_not_there() {
     reader.seek("orders", 0, Offset(77)).expect("any offset can be asked for");
     let found: Vec<_> = (0..3).map(|_| reader.try_poll()).filter_map(Result::err).collect();
     assert!(
-        matches!(found[..], [Error::OffsetOutOfRange { requested: Offset(77), start: Offset(0), end: Offset(1) }, ..]),
+        matches!(
+            found[..],
+            [Error::OffsetOutOfRange { requested: Offset(77), start: Offset(0), end: Offset(1), .. }, ..]
+        ),
         "{found:?}"
     );
 }

@@ -87,6 +87,10 @@ impl Slot {
         (&self.topic, self.number)
     }
 
+    pub(super) fn name(&self) -> TopicPartition {
+        TopicPartition { topic: self.topic.to_string(), partition: self.number }
+    }
+
     /// The partition, or that its topic is gone.
     pub(super) fn partition(&self) -> Result<&Partition> {
         match &self.source {

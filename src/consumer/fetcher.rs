@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::node::{Node, NodeListening, Topic};
 use crate::partition::{Fetched, Listening, Partition, ReadOptions};
 use crate::sync::{Arc as Pointer, Signal};
-use crate::types::Isolation;
+use crate::types::{Isolation, TopicPartition};
 
 /// How a fetcher reads.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ pub(super) struct Fetcher {
     assignment: Assignment,
     options: FetchOptions,
     signal: Pointer<Signal>,
+    /// Whose turn the last poll ended at with an error.
+    failed: Option<TopicPartition>,
 }
 
 /// What a step came to.
@@ -67,7 +69,7 @@ impl Fetcher {
     /// Reads nothing yet.
     pub(super) fn new(node: Arc<Node>, options: FetchOptions) -> Self {
         let assignment = Assignment::new(node.version());
-        Self { node, assignment, options, signal: Pointer::new(Signal::new()) }
+        Self { node, assignment, options, signal: Pointer::new(Signal::new()), failed: None }
     }
 
     pub(super) fn assignment(&self) -> &Assignment {
@@ -165,6 +167,11 @@ impl Fetcher {
 
 /// Turns.
 impl Fetcher {
+    /// Whose error the last poll has answered.
+    pub(super) fn failed(&self) -> Option<&TopicPartition> {
+        self.failed.as_ref()
+    }
+
     /// The records of whoever's turn it is, among those that have any; empty where there are none to show.
     pub(super) fn try_poll(&mut self) -> Result<Polled> {
         loop {
@@ -214,12 +221,17 @@ impl Fetcher {
 
     /// Takes turns until one comes to something, once around at most.
     fn step(&mut self) -> Result<Step> {
+        self.failed = None;
         self.update()?;
         for _ in 0..self.assignment.len() {
             let index = self.assignment.take_turn();
-            match self.turn(index)? {
-                Step::Idle => {}
-                something => return Ok(something),
+            match self.turn(index) {
+                Ok(Step::Idle) => {}
+                Ok(something) => return Ok(something),
+                Err(error) => {
+                    self.failed = Some(self.assignment.slots()[index].name());
+                    return Err(error);
+                }
             }
         }
         Ok(Step::Idle)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::assignment::Which;
+use super::assignment::{Slot, Which};
 use super::fetcher::{FetchOptions, Fetcher};
 use super::polled::Polled;
 use super::position::{OutOfRange, Position, StartAt};
@@ -175,8 +175,8 @@ impl Reader {
     /// is reached: [`Reader::try_poll`] says that.
     ///
     /// # Errors
-    /// An error is answered when the turn of its partition comes, at each of its turns, and nothing is skipped, until
-    /// a seek or a pause:
+    /// An error is answered when the turn of its partition comes ([`Reader::failed`] says whose), at each of its turns,
+    /// and nothing is skipped, until a seek or a pause:
     /// - [`Error::OffsetOutOfRange`], with both ends, where the position is not in the log (unless
     ///   [`ReaderBuilder::out_of_range`] says otherwise);
     /// - [`Error::Truncated`] where the log was cut below the position, even if it has grown again: what was read is
@@ -270,7 +270,31 @@ impl Reader {
     #[must_use]
     pub fn assignment(&self) -> Vec<TopicPartition> {
         let slots = self.fetcher.assignment().slots().iter();
-        slots.map(|slot| TopicPartition { topic: slot.topic.to_string(), partition: slot.number }).collect()
+        slots.map(Slot::name).collect()
+    }
+
+    /// The partition whose error the last [`Reader::poll`] or [`Reader::try_poll`] has answered: the one to seek in, or
+    /// to pause. `None` where it answered records, or an error that is no partition's ([`Error::Closed`]).
+    ///
+    /// ```
+    /// use taffrail::{Error, Log, Offset, TopicConfig, Which};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let log = Log::open(directory.path().join("data"))?;
+    /// # log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+    /// let mut reader = log.reader().topics(["orders"]).open()?;
+    /// reader.seek("orders", 2, Offset(1000))?;
+    /// let error = reader.try_poll().expect_err("there is no such offset");
+    /// assert!(matches!(error, Error::OffsetOutOfRange { .. }));
+    /// if let Some(failed) = reader.failed().cloned() {
+    ///     assert_eq!(failed.to_string(), "orders-2");
+    ///     reader.seek_to_beginning(&failed)?;
+    /// }
+    /// assert!(reader.try_poll()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn failed(&self) -> Option<&TopicPartition> {
+        self.fetcher.failed()
     }
 }
 

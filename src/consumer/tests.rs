@@ -147,5 +147,5 @@ fn offsets(drained: &[(String, u32, u64)], topic: &str, number: u32) -> Vec<u64>
 
 fn is_out_of_range(error: &Error, requested: u64, start: u64, end: u64) -> bool {
     let wanted = (Offset(requested), Offset(start), Offset(end));
-    matches!(error, Error::OffsetOutOfRange { requested, start, end } if (*requested, *start, *end) == wanted)
+    matches!(error, Error::OffsetOutOfRange { requested, start, end, .. } if (*requested, *start, *end) == wanted)
 }

@@ -163,7 +163,9 @@ fn assemble(
         let is_unchanged = known.is_some_and(|known| more.is_empty() && known.config == state.config);
         let before = known.map_or(&[][..], |known| &known.partitions);
         if !is_unchanged && !failures.contains_key(name) {
-            let changed = before.iter().try_for_each(|partition| partition.set_config_in_log(config_of(state)));
+            // One that fails holds up no other: what they are to forget, or to keep, is settled.
+            let changed = before.iter().map(|partition| partition.set_config_in_log(config_of(state)));
+            let changed = changed.fold(Ok(()), Result::and);
             failures.extend(changed.err().map(|error| (name.clone(), error)));
         }
         if is_unchanged || failures.contains_key(name) {

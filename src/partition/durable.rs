@@ -9,7 +9,7 @@
 //! - The recovery point follows the syncs: everything below it is on the disk, whatever happens.
 //! - A failed sync says nothing about what reached the disk. The partition is poisoned: readers go on below the
 //!   high watermark, whoever waits and whoever writes gets the failure, until [`Partition::reopen`] has read
-//!   everything anew.
+//!   everything anew. A note in the directory has the next process do so too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,8 @@ impl Partition {
         inner.check_health()?;
         let end = inner.picture.end();
         if offset > end {
-            return Err(Error::OffsetOutOfRange { requested: offset, start: self.start(), end });
+            let (partition, start) = (self.name().clone(), self.start());
+            return Err(Error::OffsetOutOfRange { partition, requested: offset, start, end });
         }
         inner.committed.fetch_max(offset.0, Ordering::AcqRel);
         inner.stored(if inner.is_synced() { self.synced_end() } else { end });
@@ -108,6 +109,14 @@ impl Partition {
         self.inner.replace_epochs(&mut writer, epochs)?;
         writer.epoch = epoch;
         Ok(())
+    }
+
+    /// Why the partition takes no writes until it is reopened ([`Partition::reopen`]); `None` where it takes them, or is
+    /// closed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<Error>> {
+        let cause = self.inner.poison.lock().clone();
+        cause.filter(|_| self.inner.health() == Health::Poisoned)
     }
 
     /// Syncs, writes the indexes and checkpoints, marks the partition as cleanly closed, and releases the
@@ -262,6 +271,7 @@ impl Inner {
         if self.health() == Health::Open {
             self.set_health(Health::Poisoned);
         }
+        self.home.note_failed_sync();
         self.changed.notify();
         error
     }
@@ -298,6 +308,9 @@ impl Inner {
         };
         self.set_health(Health::Closed);
         self.sync.fail(&Error::Closed);
+        if outcome.is_err() {
+            self.home.note_failed_sync();
+        }
         self.home.release();
         if let Err(error) = &outcome {
             trace::warn(&self.home.directory, || format!("was not closed cleanly: {error}"));

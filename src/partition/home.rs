@@ -12,6 +12,7 @@
 //!               replication-offset-checkpoint   FORMATS 12, one entry each
 //!   <topic>-<n>/leader-epoch-checkpoint, partition.metadata
 //!   <topic>-<n>/history.taffrail                what the records themselves do not tell (below)
+//!   <topic>-<n>/sync-failed.taffrail            what the last process wrote may not be what a sync covers (below)
 //!   <topic>-<n>/export-unfinished.taffrail      an export is under way, or was interrupted: no open takes the directory
 //! ```
 //!
@@ -30,6 +31,11 @@
 //! A bit is set, and synced, before the first such batch is written. Where the file is missing beside segments
 //! (a directory copied from a broker) both count as set. The epoch is noted before the epoch checkpoint loses it: there
 //! an epoch without a record goes with the end of the log, as Kafka wants it, and its number must not be given again.
+//!
+//! `sync-failed.taffrail` is empty, and its presence counts. After a failed sync no later one covers what was written
+//! before (assumption 4 of [`crate::storage`]), also in another process, where nothing else tells of it. So it is made
+//! when a partition is fenced or cannot be recovered, and it goes when a recovery has written everything above the
+//! recovery point again. It is not synced: what a loss of power leaves is what the disk has.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +55,7 @@ use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
 const EPOCHS: &str = "leader-epoch-checkpoint";
 const HISTORY: &str = "history.taffrail";
+const SYNC_FAILED: &str = "sync-failed.taffrail";
 /// Stands in the directory of an export until everything else is there, durably.
 const EXPORT: &str = "export-unfinished.taffrail";
 const EXPORT_VERSION: u16 = 1;
@@ -260,6 +267,27 @@ impl Home {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, error)),
             _ => Ok(()),
         }
+    }
+
+    /// What was written may not be what a later sync covers: the next recovery writes it again. A disk that does not even
+    /// take this is asked again when the partition is closed.
+    pub(super) fn note_failed_sync(&self) {
+        match self.storage.create(&self.path(SYNC_FAILED), 0) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                trace::warn(&self.directory, || format!("cannot note that a sync has failed: {error}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a sync has failed since a recovery wrote everything again.
+    pub(super) fn has_failed_sync(&self) -> bool {
+        self.storage.modified(&self.path(SYNC_FAILED)).is_ok()
+    }
+
+    /// Everything above the recovery point was written again.
+    pub(super) fn forget_failed_sync(&self) -> Result<()> {
+        self.remove(SYNC_FAILED)
     }
 
     /// From here until [`Self::end_export`] nobody opens the directory.

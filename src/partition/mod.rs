@@ -52,7 +52,7 @@ use crate::epochs::{Epochs, end_offset_for};
 use crate::error::{Error, Result};
 use crate::segment::{Segment, SegmentConfig, SegmentReader};
 use crate::sync::{Event, Mutex, SharedSync};
-use crate::types::{LeaderEpoch, Offset};
+use crate::types::{LeaderEpoch, Offset, TopicPartition};
 
 pub use append::Appended;
 pub(crate) use books::Books;
@@ -201,6 +201,12 @@ impl Partition {
     /// Opens a partition with doors of the host's own.
     pub fn builder(directory: impl AsRef<Path>) -> PartitionBuilder {
         PartitionBuilder::new(directory.as_ref())
+    }
+
+    /// Its topic and number, as its directory is named.
+    #[must_use]
+    pub fn name(&self) -> &TopicPartition {
+        &self.inner.home.name
     }
 
     /// The first offset that can be read.

@@ -16,7 +16,7 @@ use crate::record::control::ControlRecord;
 use crate::record::decode::{RecordView, Records};
 use crate::segment::{AbortedTransaction, ReadBounds, SegmentReader};
 use crate::sync::Arc as Pointer;
-use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp};
+use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 /// How a partition is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl Partition {
     /// # Errors
     /// As [`Partition::read`].
     pub fn try_read(&self, offset: Offset, options: ReadOptions) -> Result<Fetched> {
-        self.inner.look(|view, marks| read_view(view, marks, offset, options))
+        self.inner.look(|view, marks| read_view(self.name(), view, marks, offset, options))
     }
 
     /// As [`Partition::try_read`], for whoever has read up to `offset` and found `epoch` to be the leader epoch of
@@ -279,8 +279,8 @@ impl Partition {
         options: ReadOptions,
     ) -> Result<Fetched> {
         self.inner.look(|view, marks| {
-            check_epoch(view, marks, offset, epoch)?;
-            read_view(view, marks, offset, options)
+            check_epoch(self.name(), view, marks, offset, epoch)?;
+            read_view(self.name(), view, marks, offset, options)
         })
     }
 
@@ -342,8 +342,8 @@ impl Inner {
 }
 
 /// One pass over a view.
-fn read_view(view: &View, marks: Marks, offset: Offset, options: ReadOptions) -> Result<Fetched> {
-    check_range(view, marks, offset)?;
+fn read_view(of: &TopicPartition, view: &View, marks: Marks, offset: Offset, options: ReadOptions) -> Result<Fetched> {
+    check_range(of, view, marks, offset)?;
     let bound = options.bound(marks);
     let mut fetched = Fetched {
         start: offset,
@@ -387,18 +387,27 @@ fn epoch_before_next(view: &View, fetched: &Fetched) -> Option<LeaderEpoch> {
 
 /// Refuses a position before which another epoch's record stands now, or none (KIP-320). Of a log that knows no
 /// epoch, and of records below its first, nothing can be said.
-fn check_epoch(view: &View, marks: Marks, position: Offset, epoch: Option<LeaderEpoch>) -> Result<()> {
+fn check_epoch(
+    of: &TopicPartition,
+    view: &View,
+    marks: Marks,
+    position: Offset,
+    epoch: Option<LeaderEpoch>,
+) -> Result<()> {
     let Some(epoch) = epoch.filter(|_| !view.epochs.is_empty()) else { return Ok(()) };
     match end_offset_for(&view.epochs, epoch, marks.end) {
         Some((known, end)) if known == epoch && end >= position => Ok(()),
-        Some((_, end)) => Err(Error::Truncated { epoch, position, end: end.min(position) }),
-        None => Err(Error::Truncated { epoch, position, end: marks.end.min(position) }),
+        known => {
+            let end = known.map_or(marks.end, |(_, end)| end).min(position);
+            Err(Error::Truncated { partition: of.clone(), epoch, position, end })
+        }
     }
 }
 
-fn check_range(view: &View, marks: Marks, offset: Offset) -> Result<()> {
+fn check_range(of: &TopicPartition, view: &View, marks: Marks, offset: Offset) -> Result<()> {
     if offset < view.log_start || offset > marks.end {
-        return Err(Error::OffsetOutOfRange { requested: offset, start: view.log_start, end: marks.end });
+        let (partition, start, end) = (of.clone(), view.log_start, marks.end);
+        return Err(Error::OffsetOutOfRange { partition, requested: offset, start, end });
     }
     Ok(())
 }

@@ -125,6 +125,16 @@ pub(super) struct Loader<'a> {
 
 impl Loader<'_> {
     pub(super) fn load(self) -> Result<Loaded> {
+        let home = self.home;
+        self.recover().inspect_err(|error| {
+            // It may have been a sync.
+            if matches!(error, Error::Io { .. } | Error::Poisoned { .. }) {
+                home.note_failed_sync();
+            }
+        })
+    }
+
+    fn recover(self) -> Result<Loaded> {
         let mut bases = self.resolve_names()?;
         let checkpoints = self.home.read_checkpoints()?;
         let is_new = bases.is_empty() && checkpoints.log_start.is_none();
@@ -470,22 +480,25 @@ impl Loader<'_> {
             return Ok(end);
         }
         let synced = self.config.durability != Durability::Os;
-        let reopens = !self.known.is_empty();
+        // After a failure no later sync covers what is not written again.
+        let failed = self.home.has_failed_sync();
+        let rewrites = synced || failed || !self.known.is_empty();
         for (index, segment) in work.segments.iter_mut().enumerate().skip(from.0) {
-            // A reopen comes after a failure: no later sync covers what is not written again.
-            if synced || reopens {
+            if rewrites {
                 segment.rewrite(if index == from.0 { from.1 } else { 0 })?;
             }
             if synced {
                 segment.sync()?;
             }
         }
-        if !synced {
-            return Ok(work.recovery_point.min(end));
+        if synced {
+            self.home.sync_directory()?;
+            self.home.note(Mark::RecoveryPoint, end)?;
         }
-        self.home.sync_directory()?;
-        self.home.note(Mark::RecoveryPoint, end)?;
-        Ok(end)
+        if failed {
+            self.home.forget_failed_sync()?;
+        }
+        Ok(if synced { end } else { work.recovery_point.min(end) })
     }
 
     /// A log that decides for itself begins an epoch at its end after an unclean one, and with its first record.

@@ -98,7 +98,8 @@ impl Partition {
     }
 
     /// Changes the settings. What they say of segments (sizes, indexes) holds from the next segment on. One that
-    /// becomes synced syncs all it has before this returns.
+    /// becomes synced syncs all it has before this returns. One that takes no writes since a failure takes settings all the
+    /// same, but that it becomes synced.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] where they contradict each other, or say otherwise who commits; what a sync failed with;
@@ -118,10 +119,19 @@ impl Partition {
             let reason = "who commits is settled when a partition is opened".to_owned();
             return Err(Error::InvalidConfig { setting: "commits", reason });
         }
-        inner.check_writable()?;
+        inner.check_readable()?;
         let mut writer = inner.writer.lock();
-        inner.check_health()?;
+        inner.check_readable()?;
         let (was_synced, compacts) = (inner.is_synced(), config.cleanup.compacts());
+        let mut config = config;
+        let becomes_synced = !was_synced && config.durability != Durability::Os;
+        // It cannot sync what readers see: in this it stays as it is.
+        let shows_unsynced = inner.picture.high_watermark().0 > inner.sync.synced();
+        let is_to_sync = config.durability != Durability::Os && (becomes_synced || shows_unsynced);
+        let refused = inner.check_health().err().filter(|_| is_to_sync);
+        if refused.is_some() {
+            config.durability = writer.config.durability;
+        }
         writer.segment_config = SegmentConfig::from(&config);
         inner.settings.set(&config);
         writer.config = config;
@@ -132,9 +142,11 @@ impl Partition {
             inner.unsynced_since.store(0, Ordering::Release);
             inner.stored(inner.picture.end());
         }
-        let becomes_synced = !was_synced && inner.is_synced();
         drop(writer);
         inner.changed.notify();
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
         if becomes_synced { inner.flush() } else { Ok(()) }
     }
 }

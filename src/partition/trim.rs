@@ -159,7 +159,7 @@ impl Inner {
     fn check_in_log(&self, requested: Offset, end: Offset) -> Result<()> {
         let start = self.picture.view().log_start;
         if requested < start || requested > end {
-            return Err(Error::OffsetOutOfRange { requested, start, end });
+            return Err(Error::OffsetOutOfRange { partition: self.home.name.clone(), requested, start, end });
         }
         Ok(())
     }

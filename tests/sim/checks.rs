@@ -41,6 +41,7 @@ impl World {
         for (number, stats) in (0..).zip(&found.partitions) {
             self.check_marks((found.id, number), stats);
             self.check_start((found.id, number), stats);
+            self.note_failure(found, number);
             self.check_holds((found.id, number), stats);
         }
     }
@@ -75,22 +76,42 @@ impl World {
             self.trace.count("retention moved a start");
             self.trace.note(format_args!("retention moves the start of {slot:?} from {from} to {now}"));
         }
-        self.model.partition(slot).started_at(now);
+        let partition = self.model.partition(slot);
+        partition.may_be_short = false;
+        partition.started_at(now);
     }
 
     /// What went by itself was old enough, or there was enough without it.
-    fn check_retention(&self, slot: Slot, gone: &[(u64, Known)], start: u64, stats: &Stats) {
+    fn check_retention(&mut self, slot: Slot, gone: &[(u64, Known)], start: u64, stats: &Stats) {
         let now = self.clock.wall().0;
+        let may_be_short = self.model.partition(slot).may_be_short;
         let may = |config: &TopicConfig| {
             let retention = config.partition.retention;
             let age = retention.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
             let is_old = |known: &Known| age.is_some_and(|age| known.timestamp.0 < now.saturating_sub(age));
             let by_age = gone.iter().rev().take_while(|(_, known)| is_old(known)).count();
             // By size they go first, so that what is left may have gone by age behind them.
-            by_age == gone.len() || retention.bytes.is_some_and(|keep| by_age > 0 || stats.bytes >= keep)
+            let is_enough = |keep| by_age > 0 || stats.bytes >= keep || may_be_short;
+            by_age == gone.len() || retention.bytes.is_some_and(is_enough)
         };
         let configs = self.model.configs(slot.0);
-        assert!(configs.iter().any(may), "{slot:?} begins at {start}: {gone:?} went at {now}, {stats:?}, {configs:?}");
+        let earlier = self.model.configs_at_failure(slot);
+        assert!(
+            configs.iter().chain(earlier).any(may),
+            "{slot:?} begins at {start}: {gone:?} went at {now}, {stats:?}, {configs:?}"
+        );
+    }
+
+    /// What a failed partition was about to do, it does once it is reopened, whatever it is told meanwhile.
+    fn note_failure(&mut self, found: &TopicDescription, number: u32) {
+        let failure = self.partition(&found.name, found.id, number).and_then(|partition| partition.failure());
+        let configs = self.model.configs(found.id).to_vec();
+        let model = self.model.partition((found.id, number));
+        match failure {
+            None => model.configs_at_failure.clear(),
+            Some(_) if model.configs_at_failure.is_empty() => model.configs_at_failure = configs,
+            Some(_) => {}
+        }
     }
 
     fn check_holds(&self, slot: Slot, stats: &Stats) {

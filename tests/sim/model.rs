@@ -41,6 +41,8 @@ pub(super) struct PartitionModel {
     pub(super) start: u64,
     /// Up to where somebody has asked for records to go.
     pub(super) asked_to_go: u64,
+    /// The settings that it had when it failed: a removal that they asked for may take effect when it is reopened.
+    pub(super) configs_at_failure: Vec<TopicConfig>,
     /// The greatest high watermark that was seen.
     pub(super) high_watermark: u64,
     /// The same, while a loss of power could not take it back.
@@ -49,8 +51,11 @@ pub(super) struct PartitionModel {
     pub(super) damaged: Vec<Range<u64>>,
     /// A loss of power may have taken bytes from the middle.
     pub(super) may_be_torn: bool,
-    /// A process has ended with syncs that may have failed, and the next one found the topic unsynced: it does not write
-    /// again what it finds, so that later syncs need not cover it, even if the topic becomes synced. Until power is lost.
+    /// Since the last look a loss of power may have taken records that others had gone for.
+    pub(super) may_be_short: bool,
+    /// A process has ended with syncs that may have failed on a disk that did not even take a note of it, and the next one
+    /// found the topic unsynced: it does not write again what it finds, so that later syncs need not cover it, even if
+    /// the topic becomes synced. Until power is lost.
     tainted: bool,
 }
 
@@ -60,8 +65,9 @@ impl PartitionModel {
     /// # Panics
     /// Where they have to be there.
     pub(super) fn is_corrupt(&mut self, offsets: &Range<u64>) {
-        let holds = |range: &Range<u64>| range.start <= offsets.start && offsets.end <= range.end;
-        if self.damaged.iter().any(holds) {
+        // Damaged batches that lie side by side are answered as one range.
+        let is_damaged = |offset: u64| self.damaged.iter().any(|range| range.contains(&offset));
+        if offsets.clone().all(is_damaged) {
             return;
         }
         let lost = self.known.range(offsets.clone()).next();
@@ -77,17 +83,18 @@ impl PartitionModel {
 
     fn lost_power(&mut self, is_synced: bool) {
         self.known.retain(|_, known| known.power);
-        self.may_be_torn |= !is_synced || self.tainted;
+        self.may_be_short = !is_synced || self.tainted;
+        self.may_be_torn |= self.may_be_short;
         self.tainted = false;
         self.high_watermark = self.high_watermark_power;
     }
 
-    /// All that is here was synced.
-    fn synced(&mut self) {
+    /// All that is here, below `end`, was synced.
+    fn synced(&mut self, end: u64) {
         if self.tainted {
             return;
         }
-        self.known.values_mut().for_each(|known| known.power = true);
+        self.known.range_mut(..end).for_each(|(_, known)| known.power = true);
         self.high_watermark_power = self.high_watermark;
     }
 }
@@ -174,7 +181,13 @@ impl Model {
     /// Everything in these topics is on the disk now.
     pub(super) fn synced(&mut self, topics: &BTreeSet<TopicId>) {
         let of = self.partitions.iter_mut().filter(|((topic, _), _)| topics.contains(topic));
-        of.for_each(|(_, partition)| partition.synced());
+        of.for_each(|(_, partition)| partition.synced(u64::MAX));
+    }
+
+    /// Everything that readers see of this topic is on the disk now.
+    pub(super) fn shown_is_synced(&mut self, id: TopicId) {
+        let of = self.partitions.iter_mut().filter(|((topic, _), _)| *topic == id);
+        of.for_each(|(_, partition)| partition.synced(partition.high_watermark));
     }
 
     /// The ids of the topics that are there.
@@ -192,6 +205,11 @@ impl Model {
         self.topic_of(id).map_or(&[], |topic| &topic.configs)
     }
 
+    /// The settings that a partition had when it failed.
+    pub(super) fn configs_at_failure(&self, slot: Slot) -> &[TopicConfig] {
+        self.partitions.get(&slot).map_or(&[], |partition| &partition.configs_at_failure)
+    }
+
     /// Whether what is acknowledged or read here survives a loss of power.
     pub(super) fn survives(&self, slot: Slot) -> bool {
         let tainted = self.partitions.get(&slot).is_some_and(|partition| partition.tainted);
@@ -203,11 +221,16 @@ impl Model {
         self.topic_of(id).is_some_and(TopicModel::is_synced)
     }
 
-    /// A process has ended on a disk that may have failed.
-    pub(super) fn ended_badly(&mut self) {
+    /// A process has ended on a disk that may have failed; `is_noted` says in which partitions, by topic and number, it
+    /// could note that.
+    pub(super) fn ended_badly(&mut self, is_noted: impl Fn(&str, u32) -> bool) {
         let synced: BTreeSet<_> = self.live().into_iter().filter(|topic| self.is_synced(*topic)).collect();
-        let unsynced = self.partitions.iter_mut().filter(|((topic, _), _)| !synced.contains(topic));
-        unsynced.for_each(|(_, partition)| partition.tainted = true);
+        let topics = &self.topics;
+        let name_of = |id| topics.iter().find(|(_, topic)| topic.live == Some(id)).map(|(name, _)| name);
+        for ((topic, number), partition) in &mut self.partitions {
+            let is_noted = name_of(*topic).is_some_and(|name| is_noted(name, *number));
+            partition.tainted |= !synced.contains(topic) && !is_noted;
+        }
     }
 
     /// Where a clean close does not say that all is on the disk.

@@ -268,20 +268,18 @@ impl World {
     /// An error, and what a host does about it; says whether there may be more.
     fn not_polled(&mut self, index: usize, before: &[Before], error: &Error) -> bool {
         match error {
-            Error::OffsetOutOfRange { requested, start, end } => {
-                let is_it = |before: &&Before| {
-                    (before.position.offset, before.start, before.end) == (*requested, start.0, end.0)
-                };
-                self.out_of_range(index, before.iter().find(is_it), error);
+            Error::OffsetOutOfRange { partition, requested, start, end } => {
+                let found = self.failed_at(index, before, partition);
+                let told = found.map(|found| (found.position.offset, found.start, found.end));
+                assert_eq!(told, Some((*requested, start.0, end.0)), "reader {index}: {error}");
+                self.out_of_range(index, found, error);
             }
-            Error::Truncated { position, end, .. } => {
-                let is_it = |before: &&Before| before.position.offset == *position && before.position.epoch.is_some();
-                let found: Vec<_> = before.iter().filter(is_it).collect();
-                let lost = found.iter().find(|found| self.is_doubtful(index, found));
+            Error::Truncated { partition, position, end, .. } => {
+                let found = self.failed_at(index, before, partition);
+                let lost = found.filter(|found| found.position.offset == *position && self.is_doubtful(index, found));
                 let lost = lost.unwrap_or_else(|| panic!("reader {index}: {error}, and nothing was lost"));
-                let one = TopicPartition { topic: lost.name.clone(), partition: lost.slot.1 };
                 self.readers[index].kept.remove(&lost.slot);
-                self.seek_to(index, &one, (*end).into());
+                self.seek_to(index, partition, (*end).into());
             }
             Error::UnknownTopic { name } => {
                 let known = &self.model.topics[name];
@@ -296,6 +294,12 @@ impl World {
             }
         }
         true
+    }
+
+    /// The partition that the error names.
+    fn failed_at<'b>(&mut self, index: usize, before: &'b [Before], named: &TopicPartition) -> Option<&'b Before> {
+        assert_eq!(self.reader(index).failed(), Some(named), "reader {index} names two partitions");
+        before.iter().find(|before| before.name == named.topic && before.slot.1 == named.partition)
     }
 
     fn out_of_range(&mut self, index: usize, found: Option<&Before>, error: &Error) {

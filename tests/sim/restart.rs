@@ -58,8 +58,14 @@ impl World {
         self.storage = next;
         self.end_readers(false);
         if self.excused {
-            self.model.ended_badly();
+            self.ended_badly();
         }
+    }
+
+    fn ended_badly(&mut self) {
+        let paths: std::collections::BTreeSet<_> = self.storage.paths().into_iter().collect();
+        let note = |name: &str, number| format!("{DIRECTORY}/{name}-{number}/sync-failed.taffrail");
+        self.model.ended_badly(|name, number| paths.contains(std::path::Path::new(&note(name, number))));
     }
 
     /// Lets go of a log whose disk does not answer any more.
@@ -89,7 +95,7 @@ impl World {
             Ok(()) => self.model.synced(&self.model.live()),
             Err(error) => {
                 self.excuse(error, "the log cannot be closed");
-                self.model.ended_badly();
+                self.ended_badly();
             }
         }
         outcome.is_ok()
@@ -111,7 +117,7 @@ impl World {
             } else if opened.is_some() {
                 break opened;
             } else {
-                self.model.ended_badly();
+                self.ended_badly();
                 self.storage = if self.choice.one_in(2) { self.storage.kill() } else { self.storage.clone() };
             }
             attempt += 1;

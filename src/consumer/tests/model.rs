@@ -331,12 +331,14 @@ impl Model {
                 known.place = Place::At(next);
                 true
             }
-            Err(Error::OffsetOutOfRange { requested, start, end }) => {
+            Err(Error::OffsetOutOfRange { partition, requested, start, end }) => {
                 let says_so = |known: &&Known| {
                     let (position, error) = (known.position(), answer.as_ref().expect_err("it is one"));
                     known.is_out_of_range() && is_out_of_range(error, position, known.start, known.end())
                 };
-                let known = self.known.iter().filter(|known| !known.paused).find(says_so);
+                let is_it = |known: &&Known| known.topic == partition.topic && known.number == partition.partition;
+                assert_eq!(self.reader.failed(), Some(partition));
+                let known = self.known.iter().filter(|known| !known.paused).filter(is_it).find(says_so);
                 assert!(known.is_some(), "{requested} is outside of {start} to {end}, says nobody else");
                 true
             }

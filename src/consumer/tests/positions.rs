@@ -147,7 +147,7 @@ fn records_that_were_read_and_lost_are_noticed() {
         (0..grown).for_each(|_| append(&recovered, 1));
         let error = take(&mut reader).expect_err("records are gone");
         match error {
-            Error::Truncated { epoch, position, end: now } => {
+            Error::Truncated { epoch, position, end: now, .. } => {
                 assert_eq!((epoch, position, now), (LeaderEpoch(0), Offset(11), Offset(end)));
             }
             other => panic!("{other}"),
