@@ -411,6 +411,9 @@ pub enum Error {
     /// Time ran out.
     #[error("timed out")]
     TimedOut,
+    /// Every producer id was given out, up to 2^63 - 1.
+    #[error("every producer id was given out")]
+    ProducerIdsExhausted,
 }
 
 impl Error {

@@ -11,6 +11,7 @@
 //!  3 configured         16 id, config
 //!  4 deleted            16 id
 //!  5 removed            16 id
+//!  6 producer ids       8 next: every one below it may have been given
 //!
 //!  config   4  partitions
 //!           4  copies, 0 where they are left to the log
@@ -29,7 +30,7 @@ use super::Event;
 use super::decide::{check_cluster, check_id, check_name};
 use crate::config::TopicConfig;
 use crate::machine::fields::{Fields, put_text};
-use crate::types::TopicId;
+use crate::types::{ProducerId, TopicId};
 
 type Parsed<T> = Result<T, String>;
 
@@ -40,6 +41,7 @@ const PARTITIONS_ADDED: u8 = 2;
 const CONFIGURED: u8 = 3;
 const DELETED: u8 = 4;
 const REMOVED: u8 = 5;
+const PRODUCER_IDS_ALLOCATED: u8 = 6;
 
 pub(super) fn encode(event: &Event, into: &mut Vec<u8>) {
     into.push(VERSION);
@@ -65,6 +67,10 @@ pub(super) fn encode(event: &Event, into: &mut Vec<u8>) {
         }
         Event::Deleted { id } => put_kind(DELETED, *id, into),
         Event::Removed { id } => put_kind(REMOVED, *id, into),
+        Event::ProducerIdsAllocated { next } => {
+            into.push(PRODUCER_IDS_ALLOCATED);
+            into.extend_from_slice(&next.0.to_be_bytes());
+        }
     }
 }
 
@@ -91,6 +97,7 @@ fn decode_kind(fields: &mut Fields<'_>) -> Parsed<Event> {
         CONFIGURED => Ok(Event::Configured { id: take_id(fields)?, config: take_config(fields)? }),
         DELETED => Ok(Event::Deleted { id: take_id(fields)? }),
         REMOVED => Ok(Event::Removed { id: take_id(fields)? }),
+        PRODUCER_IDS_ALLOCATED => Ok(Event::ProducerIdsAllocated { next: take_producer(fields)? }),
         other => Err(format!("an event of kind {other} is not known")),
     }
 }
@@ -145,4 +152,11 @@ pub(super) fn take_name(fields: &mut Fields<'_>) -> Parsed<String> {
 pub(super) fn take_id(fields: &mut Fields<'_>) -> Parsed<TopicId> {
     let id = fields.array("the topic's id").map(TopicId)?;
     check_id(id).map(|()| id).map_err(str::to_owned)
+}
+
+pub(super) fn take_producer(fields: &mut Fields<'_>) -> Parsed<ProducerId> {
+    match fields.i64("the next producer id")? {
+        id @ 0.. => Ok(ProducerId(id)),
+        other => Err(format!("the next producer id is {other}")),
+    }
 }

@@ -1,15 +1,15 @@
 //! What follows from a command: events and a reply, or a refusal. Nothing is changed here.
 
-use super::{Command, Controller, Event, Reply, TopicState};
+use super::{Command, Controller, Event, PRODUCER_IDS_PER_BLOCK, Reply, TopicState};
 use crate::config::TopicConfig;
 use crate::error::{Error, Result};
-use crate::types::{TopicId, check_topic_name};
+use crate::types::{ProducerId, TopicId, check_topic_name};
 
 type Outcome = Result<(Vec<Event>, Reply)>;
 
-/// Names of the log's own: its directories, and the one that no broker would give a topic.
 /// What Kafka keeps of groups and transactions. They are adopted, and not made by anybody.
 const INTERNAL: &[&str] = &["__consumer_offsets", "__transaction_state"];
+/// Names of the log's own: its directories, and the one that no broker would give a topic.
 const RESERVED: &[&str] = &["__taffrail_", "__cluster_metadata"];
 
 pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
@@ -31,7 +31,14 @@ pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
             let event = state.removing().contains_key(&id).then_some(Event::Removed { id });
             Ok((event.into_iter().collect(), Reply::Done))
         }
+        Command::AllocateProducerIds { from } => allocate(state, from),
     }
+}
+
+fn allocate(state: &Controller, from: ProducerId) -> Outcome {
+    let first = state.next_producer_id().max(from);
+    let next = first.0.checked_add(PRODUCER_IDS_PER_BLOCK).map(ProducerId).ok_or(Error::ProducerIdsExhausted)?;
+    Ok((vec![Event::ProducerIdsAllocated { next }], Reply::ProducerIds { first }))
 }
 
 fn format(state: &Controller, cluster: String) -> Outcome {

@@ -1,4 +1,4 @@
-//! The cluster's metadata: which topics there are, and how they are set.
+//! The cluster's metadata: which topics there are, how they are set, and which producer ids were given out.
 //!
 //! ```text
 //!             Create, Ensure                   Delete                        Removed
@@ -13,7 +13,7 @@
 //! state says; [`Action::RemoveTopic`] is repeated until `Removed` says that a deleted topic's are gone.
 //!
 //! Invariants: a topic's name follows Kafka's rules and is none of the log's own; no two topics, those included whose
-//! files may still be there, have one id; what is refused changes nothing.
+//! files may still be there, have one id; no producer id is in two blocks; what is refused changes nothing.
 
 mod codec;
 mod decide;
@@ -24,7 +24,7 @@ use crate::clock::{Moment, Now};
 use crate::config::{SettingDifference, TopicConfig};
 use crate::error::Result;
 use crate::machine::{Applied, Decision, Machine};
-use crate::types::TopicId;
+use crate::types::{ProducerId, TopicId};
 
 pub(crate) use state::{Controller, Removal, TopicState};
 
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Adopt { name: String, id: TopicId, partitions: u32 },
     /// The directories of a deleted topic are gone.
     Removed { id: TopicId },
+    /// Gives out a block of producer ids, at or behind `from`, that nobody ever got.
+    AllocateProducerIds { from: ProducerId },
 }
 
 /// What the asker is told.
@@ -58,6 +60,8 @@ pub(crate) enum Reply {
     Created { id: TopicId },
     /// The topic was there; these settings differ from those asked for, and were left as they are.
     Found { id: TopicId, differences: Vec<SettingDifference> },
+    /// These producer ids, [`PRODUCER_IDS_PER_BLOCK`] from this one on, are the asker's.
+    ProducerIds { first: ProducerId },
     /// It is as was asked for.
     Done,
 }
@@ -65,13 +69,37 @@ pub(crate) enum Reply {
 /// What happened. A topic's events name it by its id, which is never given twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    Formatted { cluster: String },
-    Created { name: String, id: TopicId, config: TopicConfig, adopted: bool },
-    PartitionsAdded { id: TopicId, total: u32 },
-    Configured { id: TopicId, config: TopicConfig },
-    Deleted { id: TopicId },
-    Removed { id: TopicId },
+    Formatted {
+        cluster: String,
+    },
+    Created {
+        name: String,
+        id: TopicId,
+        config: TopicConfig,
+        adopted: bool,
+    },
+    PartitionsAdded {
+        id: TopicId,
+        total: u32,
+    },
+    Configured {
+        id: TopicId,
+        config: TopicConfig,
+    },
+    Deleted {
+        id: TopicId,
+    },
+    Removed {
+        id: TopicId,
+    },
+    /// Every producer id below this one may have been given.
+    ProducerIdsAllocated {
+        next: ProducerId,
+    },
 }
+
+/// How many producer ids are given out at once, as in Kafka.
+pub(crate) const PRODUCER_IDS_PER_BLOCK: i64 = 1000;
 
 /// Work for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::Event;
 use crate::config::TopicConfig;
-use crate::types::TopicId;
+use crate::types::{ProducerId, TopicId};
 
 /// The state of a cluster, as its events say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Controller {
     topics: BTreeMap<TopicId, TopicState>,
     names: BTreeMap<String, TopicId>,
     removing: BTreeMap<TopicId, Removal>,
+    /// The first producer id that nobody has got; 0 at first.
+    next_producer: i64,
     version: u64,
 }
 
@@ -61,6 +63,11 @@ impl Controller {
         &self.removing
     }
 
+    /// The first producer id that nobody has got.
+    pub(crate) const fn next_producer_id(&self) -> ProducerId {
+        ProducerId(self.next_producer)
+    }
+
     /// The name of the topic that has this id, in force or deleted.
     pub(crate) fn name_of(&self, id: TopicId) -> Option<&str> {
         let removing = || self.removing.get(&id).map(|removal| removal.name.as_str());
@@ -82,6 +89,8 @@ impl Controller {
             }),
             Event::Deleted { id } => self.delete(*id),
             Event::Removed { id } => drop(self.removing.remove(id)),
+            // Never back: an id below may be somebody's.
+            Event::ProducerIdsAllocated { next } => self.next_producer = self.next_producer.max(next.0),
         }
     }
 
@@ -113,8 +122,9 @@ impl Controller {
         cluster: Option<String>,
         topics: Vec<TopicState>,
         removing: Vec<(TopicId, Removal)>,
+        next: ProducerId,
     ) -> Result<Self, String> {
-        let mut state = Self { cluster, version, ..Self::default() };
+        let mut state = Self { cluster, version, next_producer: next.0, ..Self::default() };
         for (id, removal) in removing {
             if state.removing.insert(id, removal).is_some() {
                 return Err(format!("two deleted topics have the id {id}"));

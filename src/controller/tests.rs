@@ -200,6 +200,37 @@ fn a_deleted_topic_is_removed_until_that_is_done() {
 }
 
 #[test]
+fn no_producer_id_is_in_two_blocks() {
+    let mut controller = Controller::default();
+    let mut allocate = |from| match run(&mut controller, Command::AllocateProducerIds { from: ProducerId(from) }) {
+        Ok(Reply::ProducerIds { first }) => first.0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([allocate(0), allocate(0), allocate(1500), allocate(7000), allocate(1)], [0, 1000, 2000, 7000, 8000]);
+    let last = i64::MAX - PRODUCER_IDS_PER_BLOCK;
+    assert_eq!(allocate(last), last);
+    let error = refusal(&controller, Command::AllocateProducerIds { from: ProducerId(0) });
+    assert!(matches!(error, Error::ProducerIdsExhausted));
+    // An event that is read late takes nothing back.
+    apply(&mut controller, &Event::ProducerIdsAllocated { next: ProducerId(5) });
+    assert_eq!(controller.next_producer_id(), ProducerId(i64::MAX));
+}
+
+#[test]
+fn a_snapshot_without_producer_ids_is_read() {
+    use crate::storage::checkpoint::own;
+    let (mut events, _) = samples();
+    events.pop();
+    let mut state = Controller::default();
+    for event in &events {
+        apply(&mut state, event);
+    }
+    let mut content = state.snapshot().split_off(10);
+    content.truncate(content.len() - 8);
+    assert_eq!(Controller::restore(&own::frame(0, &content)), Ok(state));
+}
+
+#[test]
 fn it_waits_for_nothing() {
     let mut controller = samples().1;
     let before = controller.clone();
@@ -229,6 +260,7 @@ fn samples() -> (Vec<Event>, Controller) {
         Event::Deleted { id: id(3) },
         Event::Deleted { id: id(4) },
         Event::Removed { id: id(4) },
+        Event::ProducerIdsAllocated { next: ProducerId(2000) },
     ];
     let mut state = Controller::default();
     for event in &events {
@@ -261,7 +293,7 @@ fn the_layout_is_the_one_drawn() {
     let state = samples().1.snapshot();
     assert_eq!(
         (&state[..4], &state[8..10], &state[10..19]),
-        (&b"TAFF"[..], &[0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 10, 1][..])
+        (&b"TAFF"[..], &[0, 1][..], &[0, 0, 0, 0, 0, 0, 0, 11, 1][..])
     );
 }
 
@@ -307,20 +339,20 @@ fn a_snapshot_with_a_right_checksum_is_not_trusted_either() {
     for at in 0..content.len() {
         let mut flipped = content.clone();
         flipped[at] ^= 0x81;
-        if let Ok(state) = Controller::restore(&own::frame(0, &flipped)) {
+        if let Ok(state) = Controller::restore(&own::frame(1, &flipped)) {
             assert_eq!(Controller::restore(&state.snapshot()), Ok(state));
         }
-        assert!(Controller::restore(&own::frame(0, &content[..at])).is_err());
+        assert!(Controller::restore(&own::frame(1, &content[..at])).is_err());
     }
     assert_eq!(
         Controller::restore(&own::frame(3, &content)),
-        Err("the snapshot is of version 3, this release reads 0".to_owned())
+        Err("the snapshot is of version 3, this release reads 1".to_owned())
     );
-    let longer = own::frame(0, &[&content[..], &[0]].concat());
+    let longer = own::frame(1, &[&content[..], &[0]].concat());
     assert_eq!(Controller::restore(&longer), Err("1 bytes are left over".to_owned()));
     let endless = [&[0; 9][..], &[0xff; 4][..]].concat();
     assert_eq!(
-        Controller::restore(&own::frame(0, &endless)),
+        Controller::restore(&own::frame(1, &endless)),
         Err("the topic's name needs 2 bytes, 0 are left".to_owned())
     );
 }
@@ -331,7 +363,8 @@ fn what_no_controller_writes_is_refused_by_name() {
     let setting = [&[0, 0, 0, 1, 0, 0, 0, 0, 0, 1][..], b"\0\x03abc\0\x011"].concat();
     let refused = [
         (vec![1, 0], "the event is of version 1, this release reads 0"),
-        (vec![0, 6], "an event of kind 6 is not known"),
+        (vec![0, 7], "an event of kind 7 is not known"),
+        ([&[0, 6][..], &[0xff; 8]].concat(), "the next producer id is -1"),
         ([&[0, 4][..], &[0; 16]].concat(), "a topic's id is not zero"),
         (with_id(2, &[0, 0, 0, 0]), "setting partitions: 0 is outside of 1 to 100000"),
         (with_id(3, &[0; 10]), "setting partitions: 0 is outside of 1 to 100000"),
@@ -366,6 +399,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         2 => (any_name(), small()).prop_map(|(name, config)| Command::Configure { name, config }),
         2 => (any_name(), id(), 0..4_u32).prop_map(|(name, id, partitions)| Command::Adopt { name, id, partitions }),
         2 => id().prop_map(|id| Command::Removed { id }),
+        1 => (0..5000_i64).prop_map(|from| Command::AllocateProducerIds { from: ProducerId(from) }),
     ]
 }
 

@@ -7,12 +7,13 @@
 //!   driver.rs      one step of the catalogue                 ledger.rs     a machine over a log
 //!   admin.rs       commands to the catalogue                 partitions.rs what the catalogue says is made so
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
+//!   producer_ids.rs  ids of producers, out of blocks of the catalogue
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
 //! ([`Node::wait`]): with threads in the background they sleep, without any they do what falls due themselves.
 //!
-//! Order of locks: `reconciling`, then the driver, then a partition's. None is held over a call of a front end.
+//! Order of locks: `producer_ids`, `reconciling`, then the driver, then a partition's. None is held over a call of a front end.
 
 mod admin;
 mod driver;
@@ -21,6 +22,7 @@ mod ledger;
 mod metadata;
 mod open;
 mod partitions;
+mod producer_ids;
 mod slot;
 mod work;
 
@@ -42,6 +44,7 @@ pub(crate) use open::NodeOptions;
 
 use driver::Driver;
 use home::Home;
+use producer_ids::ProducerIds;
 use work::{Alarm, Flusher, Flushes, Intervals, Threads};
 
 /// A topic as it is on this node.
@@ -99,6 +102,7 @@ pub(crate) struct Node {
     /// A reconciliation has failed and is to be tried again.
     unreconciled: AtomicBool,
     topics: Swap<Topics>,
+    producer_ids: Mutex<ProducerIds>,
     /// Counts the changes of the topics.
     version: AtomicU64,
     changed: Event,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::driver::Driver;
 use super::home::{Home, check_owner};
 use super::partitions::unknown;
+use super::producer_ids::ProducerIds;
 use super::work::{Alarm, Flushes, Intervals, Threads};
 use super::{Node, Timed};
 use crate::clock::Clock;
@@ -68,6 +69,7 @@ impl Node {
             reconciling: Mutex::new(()),
             unreconciled: AtomicBool::new(false),
             topics: Swap::new(Shared::default()),
+            producer_ids: Mutex::new(ProducerIds::default()),
             version: AtomicU64::new(0),
             changed: Event::new(),
             timed: Mutex::new(Vec::new()),

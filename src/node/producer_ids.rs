@@ -1,0 +1,97 @@
+//! The ids of producers: taken from the catalogue in blocks, handed out one by one.
+//!
+//! What is left of a block when the log is closed, or its process dies, is never given to anybody, as in Kafka: the
+//! catalogue has the whole block as given before its first id is handed out. So an id is given once, over crashes too.
+
+use std::ops::Range;
+
+use super::Node;
+use crate::controller::{Command, PRODUCER_IDS_PER_BLOCK, Reply};
+use crate::error::{Error, Result};
+use crate::types::ProducerId;
+
+/// What is left of the block that was taken last.
+#[derive(Debug, Default)]
+pub(super) struct ProducerIds(Range<i64>);
+
+#[allow(dead_code, reason = "the first producer with an id is the one that this is made for")]
+impl Node {
+    /// An id that no producer ever had. Once in [`PRODUCER_IDS_PER_BLOCK`] calls it waits for a sync of the catalogue.
+    pub(crate) fn producer_id(&self) -> Result<ProducerId> {
+        self.producer_id_from(ProducerId(0))
+    }
+
+    /// As [`Self::producer_id`], at or behind `from`: whatever is found to have an id below had it from elsewhere.
+    pub(crate) fn producer_id_from(&self, from: ProducerId) -> Result<ProducerId> {
+        self.check_open()?;
+        let mut ids = self.producer_ids.lock();
+        ids.0.start = ids.0.start.max(from.0);
+        if let Some(id) = ids.0.next() {
+            return Ok(ProducerId(id));
+        }
+        match self.administer_alone(Command::AllocateProducerIds { from })? {
+            Reply::ProducerIds { first } => {
+                ids.0 = first.0.saturating_add(1)..first.0.saturating_add(PRODUCER_IDS_PER_BLOCK);
+                Ok(first)
+            }
+            _ => Err(Error::ProducerIdsExhausted),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::node::NodeOptions;
+    use crate::storage::MemoryStorage;
+    use crate::types::Timestamp;
+
+    fn open(storage: &MemoryStorage) -> Arc<Node> {
+        let clock = Arc::new(ManualClock::at(Timestamp(0)));
+        let directory = Path::new("/log").to_owned();
+        let storage = storage.shared();
+        Node::open(NodeOptions { directory, storage, clock, background: false, cluster: None, seed: 0 }).unwrap()
+    }
+
+    #[test]
+    fn ids_rise_through_the_blocks() {
+        let node = open(&MemoryStorage::new(1));
+        let ids: Vec<i64> = (0..2500).map(|_| node.producer_id().unwrap().0).collect();
+        assert_eq!(ids, (0..2500).collect::<Vec<_>>());
+        assert_eq!(node.catalogue().next_producer_id(), ProducerId(3000));
+        assert_eq!(node.producer_id_from(ProducerId(2700)).unwrap(), ProducerId(2700));
+        assert_eq!(node.producer_id_from(ProducerId(9999)).unwrap(), ProducerId(9999));
+        assert_eq!(node.producer_id().unwrap(), ProducerId(10_000));
+    }
+
+    #[test]
+    fn no_id_is_given_twice_over_crashes_and_closes() {
+        let mut storage = MemoryStorage::new(3);
+        let mut least = 0_i64;
+        for round in 0..20 {
+            let node = open(&storage);
+            for _ in 0..=round * 10 {
+                let id = node.producer_id().unwrap().0;
+                assert!(id >= least, "{id} was given before");
+                least = id + 1;
+            }
+            if round % 3 == 0 {
+                node.close().unwrap();
+            } else {
+                storage = storage.crash(round);
+            }
+        }
+    }
+
+    #[test]
+    fn a_closed_log_gives_none() {
+        let node = open(&MemoryStorage::new(1));
+        node.close().unwrap();
+        assert!(matches!(node.producer_id(), Err(Error::Closed)));
+    }
+}
