@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 
 pub use settings::SettingDifference;
+pub(crate) use topic::PARTITIONS_MAX;
 pub use topic::TopicConfig;
 
 /// What "stored" means on a copy of a partition: when an append counts as acknowledged.

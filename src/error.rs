@@ -319,7 +319,7 @@ pub enum Error {
     },
     /// The topic has another number of partitions than was asked for, or more: their number only grows.
     #[error(
-        "topic {topic:?} has {partitions} as its number of partitions, {requested} was asked for: it only grows, by `add_partitions`"
+        "topic {topic:?} has {partitions} partitions, {requested} were asked for: `add_partitions` gives it more, and it never has fewer"
     )]
     PartitionCount {
         /// The topic.
@@ -358,6 +358,18 @@ pub enum Error {
         found: String,
         /// To whom it was opened as belonging.
         expected: String,
+    },
+    /// A new partition's directory has a name that something else has.
+    #[error("{} is in the way of a partition's directory: move it out of the log's directory", path.display())]
+    InTheWay {
+        /// What has the name.
+        path: PathBuf,
+    },
+    /// The directory of a partition was opened as a log.
+    #[error("{} is the directory of a partition: open the log around it, or the partition by itself", path.display())]
+    NotALog {
+        /// The directory.
+        path: PathBuf,
     },
     /// A directory inside of the log's is none of a partition. It was not touched.
     #[error("{} is no partition's directory (TOPIC-NUMBER): move it out of the log's directory", path.display())]

@@ -12,11 +12,11 @@ use crate::consumer::ReaderBuilder;
 use crate::controller::{Command, Reply, TopicState};
 use crate::error::{Error, Result};
 use crate::node::{Node, NodeOptions};
-use crate::partition::{Partition, Stats};
+use crate::partition::{Partition, Recovery, Stats};
 use crate::producer::ProducerBuilder;
 use crate::random::Random;
 use crate::storage::{FileStorage, Storage};
-use crate::types::TopicId;
+use crate::types::{TopicId, TopicPartition};
 
 /// A log of topics in one directory, which one process has open at a time.
 ///
@@ -215,8 +215,10 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::TopicExists`], [`Error::TopicNameCollides`], [`Error::InvalidName`], [`Error::InvalidConfig`]: nothing
-    /// is changed. [`Error::Io`]: the topic may be there, without all of its partitions; they are made as soon as
-    /// the disk allows.
+    /// is changed. [`Error::InTheWay`]: something has the name of one of its directories; nothing is changed.
+    /// [`Error::Io`]: the topic may be there, without all of its partitions; they are made as soon as the disk allows.
+    /// [`Error::Poisoned`], by the catalogue's own partition, where writing it down failed: the topic may be there; the
+    /// next call of this kind reopens the catalogue by itself.
     pub fn create_topic(&self, name: &str, config: TopicConfig) -> Result<TopicId> {
         let id = self.node().new_topic_id();
         let command = Command::Create { name: name.to_owned(), id, config };
@@ -247,14 +249,26 @@ impl Log {
         self.node().administer(name, Command::Delete { name: name.to_owned() }).map(drop)
     }
 
+    /// The partitions whose last recovery found damage, cut something off or missed something, and what that was. Empty
+    /// where every record is there that is to be.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<(TopicPartition, Arc<Recovery>)> {
+        let topics = self.node().topics();
+        let all = topics.values().flat_map(|topic| &topic.partitions);
+        let all = all.map(|partition| (partition.name().clone(), partition.recovery()));
+        all.filter(|(_, recovery)| !recovery.is_sound()).collect()
+    }
+
     /// Gives a topic more partitions, `total` in all. Keys move: see [`PartitionsAdded::after`].
     ///
     /// # Errors
     /// [`Error::PartitionCount`] where it has so many or more, [`Error::UnknownTopic`], and as [`Log::create_topic`].
     pub fn add_partitions(&self, name: &str, total: u32) -> Result<PartitionsAdded> {
-        let before = u32::try_from(self.node().topic(name)?.partitions.len()).unwrap_or(u32::MAX);
-        self.node().administer(name, Command::AddPartitions { name: name.to_owned(), total })?;
-        Ok(PartitionsAdded { before, after: total })
+        let command = Command::AddPartitions { name: name.to_owned(), total };
+        match self.node().administer(name, command)? {
+            Reply::Grown { before } => Ok(PartitionsAdded { before, after: total }),
+            _ => Ok(PartitionsAdded { before: total, after: total }),
+        }
     }
 
     /// Gives a topic other settings, all of them: begin with those of [`Log::describe_topic`] to change one. Those of

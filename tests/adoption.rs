@@ -296,3 +296,149 @@ fn a_partition_that_is_open_alone_stays_so() {
     alone.close().expect("it closes");
     check_taken_over(&storage, "afterwards");
 }
+
+fn made(path: &Path) {
+    let log = Log::open(path).expect("it opens");
+    log.create_topic("orders", TopicConfig::new().partitions(2)).expect("it is made");
+    log.create_topic("bills", TopicConfig::new()).expect("it is made");
+    for number in 0..2 {
+        append(&log.partition("orders", number).expect("it is there"), "value");
+    }
+    log.close().expect("it closes");
+}
+
+/// A number at the end of a name makes no partition: thousands were made for `photos-20231`.
+#[test]
+fn a_directory_without_a_partition_in_it_is_named_and_not_touched() {
+    for name in ["photos-20231", "backup-3", "orders-00", "orders-007", "orders-100000"] {
+        for is_new in [true, false] {
+            let home = tempfile::tempdir().expect("a temporary directory");
+            let path = home.path().join("data");
+            if is_new {
+                std::fs::create_dir(&path).expect("it is made");
+            } else {
+                made(&path);
+            }
+            std::fs::create_dir(path.join(name)).expect("it is made");
+            std::fs::write(path.join(name).join("letter.txt"), "dear").expect("it is written");
+            let before = is_new.then(|| tree(&path));
+            let refused = Log::open(&path).expect_err("it does not belong there");
+            assert!(refused.to_string().contains(name), "{refused}");
+            assert_eq!(std::fs::read(path.join(name).join("letter.txt")).expect("it is there"), b"dear");
+            if let Some(before) = before {
+                assert_eq!(tree(&path), before);
+            }
+            std::fs::remove_dir_all(path.join(name)).expect("it is there");
+            let log = Log::open(&path).expect("it opens again");
+            assert_eq!(log.topics().len(), if is_new { 0 } else { 2 });
+        }
+    }
+}
+
+/// Partitions that were copied later used to lie there unseen.
+#[test]
+fn more_partitions_of_a_topic_that_is_there_are_taken_in() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (from, to) = (home.path().join("from"), home.path().join("to"));
+    made(&from);
+    std::fs::create_dir(&to).expect("it is made");
+    std::fs::rename(from.join("orders-0"), to.join("orders-0")).expect("it moves");
+    Log::open(&to).expect("it opens").close().expect("it closes");
+    std::fs::rename(from.join("orders-1"), to.join("orders-1")).expect("it moves");
+    let log = Log::open(&to).expect("it opens");
+    let described = log.describe_topic("orders").expect("it is there");
+    assert!(described.adopted);
+    let ends: Vec<_> = described.partitions.iter().map(|stats| stats.end.0).collect();
+    assert_eq!(ends, [1, 1]);
+    log.close().expect("it closes");
+    // Another topic's is not: it is named.
+    std::fs::rename(from.join("bills-0"), to.join("orders-2")).expect("it moves");
+    let refused = Log::open(&to).expect_err("it is no partition of that topic");
+    assert!(matches!(&refused, Error::WrongCluster { path, .. } if path.ends_with("orders-2")), "{refused}");
+    std::fs::remove_dir_all(to.join("orders-2")).expect("it is there");
+    assert_eq!(Log::open(&to).expect("it opens").describe_topic("orders").expect("it is there").partitions.len(), 2);
+}
+
+/// What was refused had been written down, and every later open wanted it.
+#[test]
+fn partitions_of_several_topics_under_one_name_are_taken_in_by_no_means() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (from, to) = (home.path().join("from"), home.path().join("to"));
+    made(&from);
+    std::fs::create_dir(&to).expect("it is made");
+    std::fs::rename(from.join("orders-0"), to.join("mixed-0")).expect("it moves");
+    std::fs::rename(from.join("bills-0"), to.join("mixed-1")).expect("it moves");
+    assert!(matches!(Log::open(&to), Err(Error::WrongCluster { .. })));
+    std::fs::remove_dir_all(to.join("mixed-0")).expect("it is there");
+    std::fs::remove_dir_all(to.join("mixed-1")).expect("it is there");
+    assert!(Log::open(&to).expect("it opens").topics().is_empty());
+}
+
+#[test]
+fn what_is_in_the_way_of_new_partitions_is_named_before_anything_is_written_down() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("data");
+    made(&path);
+    let log = Log::open(&path).expect("it opens");
+    std::fs::write(path.join("files-1"), "in the way").expect("it is written");
+    std::fs::create_dir(path.join("orders-3")).expect("it is made");
+    std::fs::copy(path.join("bills-0/partition.metadata"), path.join("orders-3/partition.metadata")).expect("copied");
+    let is_in_the_way = |error: &Error, name: &str| matches!(error, Error::InTheWay { path } if path.ends_with(name));
+    let refused = log.create_topic("files", TopicConfig::new().partitions(2)).expect_err("there is a file");
+    assert!(is_in_the_way(&refused, "files-1"), "{refused}");
+    let refused = log.ensure_topic("files", TopicConfig::new().partitions(2)).expect_err("there is a file");
+    assert!(is_in_the_way(&refused, "files-1"), "{refused}");
+    let refused = log.add_partitions("orders", 4).expect_err("there is a directory");
+    assert!(is_in_the_way(&refused, "orders-3"), "{refused}");
+    assert_eq!(log.topics(), ["bills", "orders"]);
+    assert_eq!(log.add_partitions("orders", 3).expect("nothing is in the way").before, 2);
+    log.close().expect("it closes");
+    std::fs::remove_dir_all(path.join("orders-3")).expect("it is there");
+    assert_eq!(Log::open(&path).expect("it opens").topics(), ["bills", "orders"]);
+}
+
+/// Something that nobody knows in a directory that is to go keeps that topic's files, and nothing else, from going.
+#[test]
+fn what_is_left_of_a_deleted_topic_holds_up_no_other() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("data");
+    made(&path);
+    let log = Log::open(&path).expect("it opens");
+    std::fs::create_dir(path.join("orders-1/notes")).expect("it is made");
+    assert!(log.delete_topic("orders").is_err());
+    assert!(log.partition("bills", 0).is_ok());
+    log.close().expect("it closes");
+    let log = Log::open(&path).expect("it opens");
+    assert_eq!(log.topics(), ["bills"]);
+    assert!(path.join("orders-1/notes").exists());
+    std::fs::remove_dir(path.join("orders-1/notes")).expect("it is empty");
+    log.close().expect("it closes");
+    drop(Log::open(&path).expect("it opens"));
+    assert!(!path.join("orders-1").exists());
+}
+
+/// A log that was opened in a partition of another made a directory there that this one never got rid of.
+#[test]
+fn a_partitions_directory_is_no_log() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("data");
+    made(&path);
+    let before = tree(&path);
+    assert!(matches!(Log::open(path.join("orders-0")), Err(Error::NotALog { .. })));
+    assert_eq!(tree(&path), before);
+    let log = Log::open(&path).expect("it opens");
+    assert!(matches!(Log::open(path.join("orders-0")), Err(Error::Locked { .. })));
+    assert!(matches!(Log::open(path.join("new")), Err(Error::Locked { .. })));
+    assert!(!path.join("new").exists());
+    log.close().expect("it closes");
+}
+
+#[test]
+fn a_cluster_that_has_no_name_changes_nothing() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("data");
+    for name in ["", "two words"] {
+        assert!(matches!(Log::builder(&path).cluster_id(name).open(), Err(Error::InvalidName { .. })));
+        assert!(!path.exists());
+    }
+}

@@ -167,3 +167,51 @@ fn a_killed_catalogue_loses_nothing_but_a_torn_tail() {
     }
     assert!(torn > 0 && torn < 400, "{torn} bytes of the last record");
 }
+
+/// What was administered then was written at indexes that the snapshot has, and passed over by every later open.
+#[test]
+fn a_snapshot_whose_journal_is_gone_or_cut_is_an_error() {
+    let (storage, log) = made(1_010);
+    drop(log);
+    let path = journal(&storage);
+    let whole = storage.bytes_of(&path).expect("it is there");
+    for length in [0, whole.len() / 8, whole.len() / 2] {
+        let damaged = storage.kill();
+        damaged.set_bytes(&path, &whole[..length]).expect("it is there");
+        let refused = open(&damaged).map(|log| look(&log));
+        assert!(
+            matches!(refused, Err(Error::CorruptCatalogue { .. } | Error::Corrupt { .. })),
+            "{length}: {refused:?}"
+        );
+    }
+    let damaged = storage.kill();
+    damaged.shared().remove(path.as_ref()).expect("it is there");
+    let checkpoints = ["data/recovery-point-offset-checkpoint", "data/log-start-offset-checkpoint"];
+    for path in checkpoints {
+        damaged.shared().remove(path.as_ref()).expect("it is there");
+    }
+    let refused = open(&damaged).map(|log| look(&log));
+    assert!(matches!(refused, Err(Error::CorruptCatalogue { .. })), "{refused:?}");
+}
+
+/// A checkpoint has no checksum: with the catalogue's own end as its start there was nothing in it, and every topic was
+/// taken in anew, without its settings.
+#[test]
+fn a_log_start_that_no_snapshot_explains_is_an_error() {
+    let (storage, log) = made(0);
+    let expected = look(&log);
+    log.close().expect("it closes");
+    let path = "data/log-start-offset-checkpoint";
+    let text = String::from_utf8(storage.bytes_of(path).expect("it is there").to_vec()).expect("it is text");
+    let mut opened = 0;
+    for start in 0..40 {
+        let damaged = storage.snapshot();
+        let wrong = text.replace("__taffrail_metadata 0 0", &format!("__taffrail_metadata 0 {start}"));
+        damaged.set_bytes(path, wrong.as_bytes()).expect("it is there");
+        if let Ok(log) = open(&damaged) {
+            assert_eq!(look(&log), expected, "start {start}");
+            opened += 1;
+        }
+    }
+    assert_eq!(opened, 1, "with the right one it opens");
+}

@@ -13,9 +13,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Cleanup, Commits, Durability, TimestampType, TopicConfig};
+use crate::error::{Error, Result};
 use crate::types::Compression;
 
-type Parsed<T> = Result<T, String>;
+type Parsed<T> = std::result::Result<T, String>;
 
 /// One setting, by its name: how it is written, where it is set, and how it is read.
 struct Setting {
@@ -166,6 +167,27 @@ impl TopicConfig {
         let default = Self::new();
         let differing = SETTINGS.iter().filter(|setting| (setting.text)(self) != (setting.text)(&default));
         differing.filter_map(|setting| Some((setting.name, (setting.text)(self)?))).collect()
+    }
+
+    /// Sets one by its name, to the text that Kafka's tools take and [`TopicConfig::settings`] answers.
+    ///
+    /// ```
+    /// use taffrail::TopicConfig;
+    /// let config = TopicConfig::new().setting("retention.ms", "60000")?.setting("cleanup.policy", "compact")?;
+    /// assert_eq!(config.settings().len(), 2);
+    /// assert!(TopicConfig::new().setting("retention.ms", "soon").is_err());
+    /// # Ok::<(), taffrail::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] where no setting has this name, or none takes this text. Settings that contradict each
+    /// other are found where they are used.
+    pub fn setting(mut self, name: &str, value: &str) -> Result<Self> {
+        let known = SETTINGS.iter().find(|setting| setting.name == name).map(|setting| setting.name);
+        match self.apply(name, value) {
+            Ok(()) => Ok(self),
+            Err(reason) => Err(Error::InvalidConfig { setting: known.unwrap_or("of a topic"), reason }),
+        }
     }
 
     /// Sets what `settings` wrote. The error is a reason for a person; nothing was changed then.

@@ -6,8 +6,8 @@ use super::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampT
 use crate::error::{Error, Result};
 use crate::types::Compression;
 
-/// A topic has at most this many partitions.
-const PARTITIONS_MAX: u32 = 100_000;
+/// How many partitions a topic has at most.
+pub(crate) const PARTITIONS_MAX: u32 = 100_000;
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const KAFKAS_RETENTION: Retention = Retention::forever().age(WEEK);
 /// Above this Kafka's `i64` of milliseconds is "never".

@@ -9,7 +9,7 @@ type Outcome = Result<(Vec<Event>, Reply)>;
 
 /// What Kafka keeps of groups and transactions. They are adopted, and not made by anybody.
 const INTERNAL: &[&str] = &["__consumer_offsets", "__transaction_state"];
-/// Names of the log's own: its directories, and the one that no broker would give a topic.
+/// What names of the log's own begin with: its directories, and the one that no broker would give a topic.
 const RESERVED: &[&str] = &["__taffrail_", "__cluster_metadata"];
 
 pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
@@ -50,7 +50,7 @@ fn format(state: &Controller, cluster: String) -> Outcome {
 }
 
 /// Kafka makes ids as it does for topics, and takes any text that stands in one line of `meta.properties`.
-pub(super) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static str> {
+pub(crate) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static str> {
     const BYTES_MAX: usize = 255;
     match cluster {
         "" => Err("a cluster's id is not empty"),
@@ -65,7 +65,7 @@ pub(super) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static s
 fn create(state: &Controller, name: String, id: TopicId, config: TopicConfig) -> Outcome {
     check_free(state, &name, id)?;
     if INTERNAL.contains(&name.as_str()) {
-        return Err(Error::InvalidName { name, reason: "the log makes this topic itself when it needs it" });
+        return Err(Error::InvalidName { name, reason: "topics of this name are the log's own" });
     }
     if let Some(existing) = state.topics().find(|topic| collide(&topic.name, &name)) {
         return Err(Error::TopicNameCollides { name, existing: existing.name.clone() });
@@ -108,7 +108,8 @@ fn add_partitions(topic: &TopicState, total: u32) -> Outcome {
         return Err(partition_count(topic, total));
     }
     topic.config.clone().partitions(total).check()?;
-    Ok((vec![Event::PartitionsAdded { id: topic.id, total }], Reply::Done))
+    let before = topic.config.partitions;
+    Ok((vec![Event::PartitionsAdded { id: topic.id, total }], Reply::Grown { before }))
 }
 
 fn configure(topic: &TopicState, config: TopicConfig) -> Outcome {
@@ -147,7 +148,7 @@ fn check_free(state: &Controller, name: &str, id: TopicId) -> Result<()> {
 }
 
 /// Kafka's rules, and the names that a log keeps for itself.
-pub(super) fn check_name(name: &str) -> std::result::Result<(), &'static str> {
+pub(crate) fn check_name(name: &str) -> std::result::Result<(), &'static str> {
     if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
         return Err("names that begin with __taffrail_ or __cluster_metadata are not for topics");
     }

@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::machine::{Applied, Decision, Machine};
 use crate::types::{ProducerId, TopicId};
 
+pub(crate) use decide::{check_cluster, check_name};
 pub(crate) use state::{Controller, Removal, TopicState};
 
 /// What is asked of the controller.
@@ -62,6 +63,8 @@ pub(crate) enum Reply {
     Found { id: TopicId, differences: Vec<SettingDifference> },
     /// These producer ids, [`PRODUCER_IDS_PER_BLOCK`] from this one on, are the asker's.
     ProducerIds { first: ProducerId },
+    /// The topic had so many partitions, and has more now.
+    Grown { before: u32 },
     /// It is as was asked for.
     Done,
 }

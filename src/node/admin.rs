@@ -8,7 +8,7 @@ use super::Node;
 use super::driver::{Input, Task};
 use super::partitions::Failures;
 use super::slot::Slot;
-use crate::controller::{Command, Controller, Reply};
+use crate::controller::{Command, Controller, Reply, check_name};
 use crate::error::Result;
 use crate::sync::Arc as Shared;
 use crate::types::TopicId;
@@ -26,7 +26,8 @@ impl Node {
 
     /// Has the catalogue decide a command about `topic`, and makes it so.
     pub(crate) fn administer(&self, topic: &str, command: Command) -> Result<Reply> {
-        self.check_open()?;
+        let _turn = self.turn()?;
+        self.check_directories(topic, &command)?;
         let reply = self.administer_alone(command);
         // After a refusal too: the command may have brought an earlier one to light that had failed half-way.
         let failure = self.reconcile_noting().remove(topic);
@@ -61,6 +62,23 @@ impl Node {
         }
     }
 
+    /// Refuses partitions whose directories cannot be made: once the catalogue has them, every open would ask for them.
+    fn check_directories(&self, topic: &str, command: &Command) -> Result<()> {
+        let total = match command {
+            Command::Create { config, .. } | Command::Ensure { config, .. } => config.partitions,
+            Command::AddPartitions { total, .. } => *total,
+            _ => return Ok(()),
+        };
+        if check_name(topic).is_err() {
+            return Ok(()); // the catalogue refuses it
+        }
+        // What an earlier topic of that name has left goes first.
+        drop(self.reconcile_if_due());
+        let known = self.image.load();
+        let known = known.topic(topic).map_or(0, |known| known.config.partitions);
+        if known < total { self.home.check_free(topic, known..total) } else { Ok(()) }
+    }
+
     /// Makes the partitions what the catalogue says; what fails is tried again by the keeper.
     pub(super) fn reconcile_noting(&self) -> Failures {
         let failures = self.reconcile();
@@ -68,7 +86,7 @@ impl Node {
         failures
     }
 
-    /// Tries again what an earlier reconciliation left.
+    /// Tries again what an earlier reconciliation left. The caller has the turn.
     pub(super) fn reconcile_if_due(&self) -> Failures {
         if self.unreconciled.load(Ordering::Acquire) { self.reconcile_noting() } else { Failures::new() }
     }

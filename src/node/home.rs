@@ -13,13 +13,15 @@
 //! for deletion or moves (`*-delete`, `*-future`, `*-stray`) is left where it is.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::PARTITIONS_MAX;
 use crate::error::{Error, Result};
 use crate::storage::checkpoint::properties::{self, Owner};
 use crate::storage::checkpoint::{clean_marker, partition_metadata};
-use crate::storage::directory::{LOCK, list, list_or_create, sync_ancestors, sync_directory, take_lock};
+use crate::storage::directory::{LOCK, list, list_or_create, parent_of, sync_ancestors, sync_directory, take_lock};
 use crate::storage::{Entry, LockMode, Storage, StorageLock};
 use crate::sync::Mutex;
 use crate::types::{NodeId, TopicId, TopicPartition};
@@ -40,15 +42,21 @@ pub(super) const OWN_PREFIX: &str = "__taffrail_";
 pub(super) struct Home {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) directory: PathBuf,
-    lock: Mutex<Option<Box<dyn StorageLock>>>,
+    /// Of this directory, and, shared, of a log that it lies in.
+    locks: Mutex<Vec<Box<dyn StorageLock>>>,
 }
 
 impl Home {
     /// Creates the directory where it is missing, looks whether all in it belongs there and whether it is of the
     /// cluster that it is opened as, and takes its lock.
     pub(super) fn enter(storage: Arc<dyn Storage>, directory: &Path, cluster: Option<&str>) -> Result<Self> {
+        let outer = lock_log_around(&*storage, directory)?;
         let entries = list_or_create(&*storage, directory)?;
+        check_is_log(directory, &entries)?;
         check_directories(directory, &entries)?;
+        if !entries.iter().any(|entry| entry.name.starts_with(OWN_PREFIX)) {
+            check_first_time(&*storage, directory, &entries)?;
+        }
         // Before the lock, which may be a new file in somebody else's directory; whoever holds it may change the owner yet.
         check_owner(directory, properties::read(&*storage, &directory.join(PROPERTIES))?.as_ref(), cluster)?;
         let path = directory.join(LOCK);
@@ -60,7 +68,8 @@ impl Home {
         if is_new {
             sync_directory(&*storage, directory)?;
         }
-        Ok(Self { storage, directory: directory.to_owned(), lock: Mutex::new(Some(lock)) })
+        let locks = std::iter::once(lock).chain(outer).collect();
+        Ok(Self { storage, directory: directory.to_owned(), locks: Mutex::new(locks) })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -90,6 +99,26 @@ impl Home {
         let entries = list(&*self.storage, &self.directory)?;
         let names = entries.iter().filter_map(|entry| partition_of(entry).ok().flatten());
         Ok(names.filter(|name| !name.topic.starts_with(OWN_PREFIX)).collect())
+    }
+
+    /// Refuses a directory that is named as a partition's and has nothing of one in it.
+    pub(super) fn check_is_partition(&self, name: &TopicPartition) -> Result<()> {
+        check_is_partition(&*self.storage, &self.path(&name.to_string()))
+    }
+
+    /// Refuses partitions whose names are taken by what is not theirs: a file, or a directory with something in it.
+    pub(super) fn check_free(&self, topic: &str, numbers: Range<u32>) -> Result<()> {
+        for entry in list(&*self.storage, &self.directory)? {
+            let Ok(name) = TopicPartition::from_directory_name(&entry.name) else { continue };
+            if name.topic != topic || !numbers.contains(&name.partition) {
+                continue;
+            }
+            let path = self.path(&entry.name);
+            if !entry.is_directory || !list(&*self.storage, &path)?.is_empty() {
+                return Err(Error::InTheWay { path });
+            }
+        }
+        Ok(())
     }
 
     /// The topic whose partition lies in a directory, where that says so.
@@ -129,7 +158,7 @@ impl Home {
 
     /// Gives the directory free.
     pub(super) fn release(&self) {
-        self.lock.lock().take();
+        self.locks.lock().clear();
     }
 }
 
@@ -144,6 +173,41 @@ pub(super) fn check_owner(directory: &Path, owner: Option<&Owner>, cluster: Opti
         }),
         _ => Ok(()),
     }
+}
+
+/// The lock of a log that this directory lies in: one that somebody has open is not to be disturbed.
+fn lock_log_around(storage: &dyn Storage, directory: &Path) -> Result<Option<Box<dyn StorageLock>>> {
+    let lock = parent_of(directory).map(|parent| parent.join(LOCK));
+    let lock = lock.filter(|lock| storage.modified(lock).is_ok());
+    lock.map(|lock| take_lock(storage, &lock, LockMode::Shared)).transpose()
+}
+
+/// Refuses the directory of a partition.
+fn check_is_log(directory: &Path, entries: &[Entry]) -> Result<()> {
+    let is_segment = |entry: &Entry| !entry.is_directory && is_partitions(&entry.name) && entry.name != LOCK;
+    if entries.iter().any(is_segment) {
+        return Err(Error::NotALog { path: directory.to_owned() });
+    }
+    Ok(())
+}
+
+/// Before anything is made in a directory that has been no log yet: what lies in it is partitions.
+fn check_first_time(storage: &dyn Storage, directory: &Path, entries: &[Entry]) -> Result<()> {
+    let partitions = entries.iter().filter(|entry| matches!(partition_of(entry), Ok(Some(_))));
+    partitions.map(|entry| directory.join(&entry.name)).try_for_each(|path| check_is_partition(storage, &path))
+}
+
+fn check_is_partition(storage: &dyn Storage, path: &Path) -> Result<()> {
+    if list(storage, path)?.iter().any(|entry| !entry.is_directory && is_partitions(&entry.name)) {
+        return Ok(());
+    }
+    Err(Error::ForeignDirectory { path: path.to_owned() })
+}
+
+/// Whether a file of this name lies in a partition's directory and nowhere else, but for the lock.
+fn is_partitions(name: &str) -> bool {
+    let is_base = |base: &str| base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit());
+    name.strip_suffix(".log").is_some_and(is_base) || name == partition_metadata::NAME || name == LOCK
 }
 
 fn check_directories(directory: &Path, entries: &[Entry]) -> Result<()> {
@@ -162,6 +226,10 @@ fn partition_of(entry: &Entry) -> Result<Option<TopicPartition>> {
         return Ok(None);
     }
     match TopicPartition::from_directory_name(name)? {
+        other if other.to_string() != name || other.partition >= PARTITIONS_MAX => {
+            let reason = "a partition's number has no zeros in front of it, and is below 100,000";
+            Err(Error::InvalidName { name: name.to_owned(), reason })
+        }
         brokers if brokers.topic.starts_with(BROKERS_METADATA) => {
             let reason = "a broker's metadata are not a log's";
             Err(Error::InvalidName { name: brokers.topic, reason })

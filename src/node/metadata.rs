@@ -109,6 +109,17 @@ impl Metadata {
         let bytes = read_own(&*self.storage, &path, SNAPSHOT_VERSION, SNAPSHOT_BYTES_MAX)?;
         let snapshot = bytes.map(|bytes| parse_snapshot(&bytes)).transpose();
         let snapshot = snapshot.map_err(|reason| self.corrupt(journal.start(), reason))?;
+        // Everything that a snapshot has was in the journal, synced, before it was taken; new entries would be passed over.
+        if let Some((at, _)) = snapshot.as_ref().filter(|(at, _)| at.index >= journal.end()) {
+            return Err(
+                self.corrupt(journal.end(), format!("the journal ends there, the snapshot has entries up to {at}"))
+            );
+        }
+        // Only a compaction trims the partition, behind the marker of its snapshot.
+        if self.partition.start() > Offset::ZERO && journal.snapshot().is_none() {
+            let reason = format!("the log begins at {}, and no snapshot says why", self.partition.start());
+            return Err(self.corrupt(self.partition.start(), reason));
+        }
         let has = |at: EntryId| snapshot.as_ref().is_some_and(|(found, _)| *found >= at);
         match journal.snapshot() {
             Some(at) if !has(at) => Err(self.corrupt(journal.start(), format!("the snapshot up to {at} is missing"))),

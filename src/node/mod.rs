@@ -13,7 +13,9 @@
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
 //! ([`Node::wait`]): with threads in the background they sleep, without any they do what falls due themselves.
 //!
-//! Order of locks: `producer_ids`, `reconciling`, then the driver, then a partition's. None is held over a call of a front end.
+//! Order of locks: `producer_ids`, the turn, then the driver, then a partition's. None is held over a call of a front end.
+//! The turn ([`Node::turn`]) is whose hands the directory is in: those of one administration, of one piece of upkeep, or of
+//! the close, behind which nobody gets it any more.
 
 mod admin;
 mod driver;
@@ -37,7 +39,7 @@ use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
 use crate::random::Random;
-use crate::sync::{Arc as Pointer, Event, Mutex, Signal, Swap};
+use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
 pub(crate) use open::NodeOptions;
@@ -97,8 +99,10 @@ pub(crate) struct Node {
     metadata: Partition,
     /// What is committed of the catalogue.
     image: Arc<Swap<Controller>>,
-    /// Held while partitions are made what the catalogue says.
-    reconciling: Mutex<()>,
+    /// Held by whoever changes what the directory holds.
+    turn: Mutex<()>,
+    /// Held by whoever closes the log.
+    closing: Mutex<()>,
     /// A reconciliation has failed and is to be tried again.
     unreconciled: AtomicBool,
     topics: Swap<Topics>,
@@ -161,6 +165,13 @@ impl Node {
     pub(crate) fn listen(self: &Arc<Self>, signal: &Pointer<Signal>) -> NodeListening {
         self.changed.listen(|| true, signal);
         NodeListening { node: Arc::clone(self), signal: Pointer::clone(signal) }
+    }
+
+    /// Whoever has the turn changes what the directory holds, and nobody else; a log that is closed changes nothing.
+    fn turn(&self) -> Result<MutexGuard<'_, ()>> {
+        let turn = self.turn.lock();
+        self.check_open()?;
+        Ok(turn)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

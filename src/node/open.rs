@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::driver::Driver;
 use super::home::{Home, check_owner};
-use super::partitions::unknown;
+use super::partitions::{Adoption, adoptions};
 use super::producer_ids::ProducerIds;
 use super::work::{Alarm, Flushes, Intervals, Threads};
 use super::{Node, Timed};
 use crate::clock::Clock;
-use crate::controller::Command;
+use crate::controller::{Command, check_cluster};
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
 use crate::random::Random;
@@ -26,7 +26,7 @@ use crate::storage::Storage;
 use crate::storage::checkpoint::properties::Owner;
 use crate::sync::{Arc as Shared, Event, Mutex, Swap};
 use crate::trace;
-use crate::types::{NodeId, TopicPartition};
+use crate::types::NodeId;
 
 /// What a log is opened with.
 #[derive(Debug)]
@@ -44,6 +44,9 @@ impl Node {
     /// Opens a log's directory; creates it where it is missing.
     pub(crate) fn open(options: NodeOptions) -> Result<Arc<Self>> {
         let NodeOptions { directory, storage, clock, background, cluster, seed } = options;
+        if let Some(name) = cluster.as_deref() {
+            check_cluster(name).map_err(|reason| Error::InvalidName { name: name.to_owned(), reason })?;
+        }
         let home = Home::enter(Arc::clone(&storage), &directory, cluster.as_deref())?;
         let owner = home.owner()?;
         check_owner(&home.directory, owner.as_ref(), cluster.as_deref())?;
@@ -64,9 +67,11 @@ impl Node {
             books,
             id,
             background,
-            random: Mutex::new(Random::seeded(seed)),
+            // The same seed must not give the same ids in a log that has given them already.
+            random: Mutex::new(Random::seeded(seed ^ known.version().wrapping_mul(SEED_STRIDE))),
             driver: Mutex::new(driver),
-            reconciling: Mutex::new(()),
+            turn: Mutex::new(()),
+            closing: Mutex::new(()),
             unreconciled: AtomicBool::new(false),
             topics: Swap::new(Shared::default()),
             producer_ids: Mutex::new(ProducerIds::default()),
@@ -109,9 +114,9 @@ impl Node {
         self.settle_owner(owner, cluster)?;
         // What was deleted goes before what lies there is taken in.
         self.reconcile_all()?;
-        let unknown = unknown(&self.home, &self.image.load())?;
-        if !unknown.is_empty() {
-            unknown.into_iter().try_for_each(|(topic, found)| self.adopt(topic, &found))?;
+        let found = adoptions(&self.home, &self.image.load())?;
+        if !found.is_empty() {
+            found.into_iter().try_for_each(|adoption| self.adopt(adoption))?;
             self.reconcile_all()?;
         }
         let topics = self.topics.load();
@@ -121,9 +126,12 @@ impl Node {
         partitions().try_for_each(Partition::leave_inner_files)
     }
 
-    /// Makes the partitions what the catalogue says, or answers why not.
+    /// Makes the partitions what the catalogue says, or answers why not. What is left of deleted topics holds up no other:
+    /// it is tried again later.
     fn reconcile_all(&self) -> Result<()> {
-        self.reconcile_noting().into_values().next().map_or(Ok(()), Err)
+        let catalogue = self.image.load();
+        let mut failures = self.reconcile_noting().into_iter();
+        failures.find(|(topic, _)| catalogue.topic(topic).is_some()).map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// The catalogue and `meta.properties` name the same cluster; who is missing learns it from the other.
@@ -144,14 +152,19 @@ impl Node {
         self.new_topic_id().to_string()
     }
 
-    /// Takes a topic in that lies in the directory and that the catalogue does not know: nothing of it is removed
-    /// until somebody sets its settings.
-    fn adopt(&self, topic: String, found: &[TopicPartition]) -> Result<()> {
-        let ids = found.iter().map(|found| self.home.topic_of(found)).collect::<Result<Vec<_>>>()?;
-        let id = ids.into_iter().flatten().next().unwrap_or_else(|| self.new_topic_id());
-        let partitions = found.iter().map(|found| found.partition.saturating_add(1)).max().unwrap_or(1);
-        trace::info(&self.home.directory, || format!("adopts topic {topic} of {partitions} partitions"));
-        self.administer_alone(Command::Adopt { name: topic, id, partitions }).map(drop)
+    /// Takes a topic in that lies in the directory and that the catalogue does not know, or more partitions of one that it
+    /// knows. Nothing of a topic that is taken in is removed until somebody sets its settings.
+    fn adopt(&self, adoption: Adoption) -> Result<()> {
+        let Adoption { topic: name, id, partitions } = adoption;
+        trace::info(&self.home.directory, || format!("adopts topic {name} of {partitions} partitions"));
+        let is_known = self.image.load().topic(&name).is_some();
+        let id = id.unwrap_or_else(|| self.new_topic_id());
+        self.administer_alone(if is_known {
+            Command::AddPartitions { name, total: partitions }
+        } else {
+            Command::Adopt { name, id, partitions }
+        })
+        .map(drop)
     }
 
     /// Hands over what producers hold, closes every partition, and marks the log as closed. Later calls find it closed.
@@ -161,6 +174,8 @@ impl Node {
         if self.home.storage.is_forked() {
             return Err(Error::Forked);
         }
+        // A second call returns when the log is closed, too.
+        let _closing = self.closing.lock();
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -172,9 +187,12 @@ impl Node {
         if let Some(mut threads) = threads {
             threads.stop(self);
         }
+        // Who has the turn finishes; nobody gets it behind this.
+        let turn = self.turn.lock();
         let outcome = self.close_partitions().and_then(|()| self.books.save()).and_then(|()| self.mark_clean());
         self.changed.notify();
         self.home.release();
+        drop(turn);
         if let Err(error) = &outcome {
             trace::warn(&self.home.directory, || format!("was not closed cleanly: {error}"));
         }
@@ -187,7 +205,6 @@ impl Node {
     }
 
     fn close_partitions(&self) -> Result<()> {
-        let _turn = self.reconciling.lock();
         let topics = self.topics.load();
         let partitions: Vec<_> = topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]).collect();
         self.for_each_of(&partitions, |partition| partition.close_in_log()).into_iter().fold(Ok(()), Result::and)
@@ -201,6 +218,9 @@ impl Drop for Node {
         }
     }
 }
+
+/// 2^64 over the golden ratio: the seeds of a log's openings lie far apart.
+const SEED_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A log that was closed, and of which nothing was changed, is closed still.
 fn restore_marker(home: &Home, was_clean: bool) {

@@ -25,9 +25,9 @@ struct Wanted<'c> {
 }
 
 impl Node {
-    /// Makes the partitions what the catalogue says; answers what could not be done, to be tried again.
+    /// Makes the partitions what the catalogue says; answers what could not be done, to be tried again. The caller has the
+    /// turn, or the log is not open yet.
     pub(super) fn reconcile(&self) -> Failures {
-        let _turn = self.reconciling.lock();
         let mut failures = self.remove_deleted();
         let image = self.image.load();
         let current = self.topics.load();
@@ -180,16 +180,49 @@ fn assemble(
     topics
 }
 
-/// Which partitions lie in the directory that the catalogue does not know. It knows those of deleted topics, which are
-/// removed next.
-pub(super) fn unknown(home: &Home, image: &Controller) -> Result<BTreeMap<String, Vec<TopicPartition>>> {
-    let mut unknown: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for found in home.partitions()?.into_iter().filter(|found| image.topic(&found.topic).is_none()) {
-        if !is_of_removed(home, image, &found)? {
-            unknown.entry(found.topic.clone()).or_default().push(found);
+/// A topic that lies in the directory and that the catalogue does not know, or not all of.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Adoption {
+    pub(super) topic: String,
+    /// Where its directories say it.
+    pub(super) id: Option<TopicId>,
+    /// How many partitions it has then.
+    pub(super) partitions: u32,
+}
+
+/// What lies in the directory and is to be taken in. What belongs to deleted topics is removed next.
+///
+/// # Errors
+/// [`Error::ForeignDirectory`] where a directory is named as a partition's and has none in it, [`Error::WrongCluster`]
+/// where directories of one name are of several topics. Nothing is taken in then.
+pub(super) fn adoptions(home: &Home, image: &Controller) -> Result<Vec<Adoption>> {
+    let mut found: BTreeMap<String, Vec<TopicPartition>> = BTreeMap::new();
+    let has =
+        |name: &TopicPartition| image.topic(&name.topic).is_some_and(|known| name.partition < known.config.partitions);
+    for name in home.partitions()?.into_iter().filter(|name| !has(name)) {
+        if !is_of_removed(home, image, &name)? {
+            found.entry(name.topic.clone()).or_default().push(name);
         }
     }
-    Ok(unknown)
+    found.into_iter().map(|(topic, names)| adoption(home, image, topic, &names)).collect()
+}
+
+fn adoption(home: &Home, image: &Controller, topic: String, names: &[TopicPartition]) -> Result<Adoption> {
+    let known = image.topic(&topic).map(|known| known.id);
+    let mut id = known;
+    for name in names {
+        home.check_is_partition(name)?;
+        let found = home.topic_of(name)?;
+        // More partitions of a topic have its id; those of one that is new may all have none.
+        if found != id && (found.is_some() && id.is_some() || known.is_some()) {
+            let whose = |id: Option<TopicId>| id.map_or("no topic".to_owned(), |id| format!("topic {id}"));
+            let (path, found, expected) = (home.path(&name.to_string()), whose(found), whose(id));
+            return Err(Error::WrongCluster { path, found, expected });
+        }
+        id = id.or(found);
+    }
+    let partitions = names.iter().map(|name| name.partition.saturating_add(1)).max().unwrap_or(1);
+    Ok(Adoption { topic, id, partitions })
 }
 
 /// Whether a directory is left of a topic that was deleted.

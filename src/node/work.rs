@@ -279,6 +279,9 @@ impl Intervals {
 impl Node {
     /// Does everything that is due now: for a host that has no thread run in the background.
     pub(crate) fn tick(&self) {
+        if self.check_open().is_err() {
+            return;
+        }
         let now = self.clock.now();
         self.run_due(now);
         self.flushes.tick(now.monotonic);
@@ -351,9 +354,13 @@ impl Node {
             (is_due(&mut intervals.keeper, KEEPER_INTERVAL), is_due(&mut intervals.books, BOOKS_INTERVAL))
         };
         if keeper {
+            // First what is to be kept, then what goes.
+            let turn = self.turn();
+            let settled = turn.is_ok().then(|| self.reconcile_if_due());
+            drop((turn, settled));
             self.maintain(now);
-            drop(self.reconcile_if_due());
         }
+        let Ok(_turn) = self.turn() else { return };
         if books && let Err(error) = self.books.save() {
             trace::warn(&self.home.directory, || format!("the checkpoints are not written: {error}"));
         }

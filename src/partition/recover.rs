@@ -54,6 +54,10 @@ pub struct Recovery {
     pub cut: Option<Cut>,
     /// What is damaged inside of sealed segments, and was left as it is.
     pub damaged: Vec<DamagedRange>,
+    /// Records that were synced and are not there any more, by their offsets: files were cut or removed by somebody, or the
+    /// disk has lost them. Where nothing at all was left the log goes on behind them; else these offsets are given
+    /// again, under a new leader epoch.
+    pub lost: Option<Range<Offset>>,
     /// The log ended below its own start and was begun anew there.
     pub restarted_at: Option<Offset>,
     /// Where the segments of that log are now, which the log start says were to go: files that no open touches. To have
@@ -61,6 +65,15 @@ pub struct Recovery {
     pub kept: Vec<PathBuf>,
     /// The leader epoch that was begun because the last end was not a clean one.
     pub epoch_begun: Option<LeaderEpoch>,
+}
+
+impl Recovery {
+    /// Whether it found everything that is to be there, and no damage. What a crash left half-written is none.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let cut_batches = self.cut.as_ref().is_some_and(|cut| cut.saved_to.is_some());
+        !cut_batches && self.damaged.is_empty() && self.lost.is_none() && self.restarted_at.is_none()
+    }
 }
 
 /// Bytes that were cut off the end of a log.
@@ -138,8 +151,12 @@ impl Loader<'_> {
         let mut bases = self.resolve_names()?;
         let checkpoints = self.home.read_checkpoints()?;
         let is_new = bases.is_empty() && checkpoints.log_start.is_none();
-        let (log_start, below) = Self::below_start(&mut bases, &checkpoints);
-        let mut work = self.begin(&bases, &checkpoints, log_start, is_new)?;
+        let (first, below) = Self::below_start(&mut bases, &checkpoints);
+        // Where all files are gone the log goes on behind what it had.
+        let had = checkpoints.recovery_point.filter(|had| bases.is_empty() && *had > first);
+        let log_start = had.filter(|_| !self.home.refuses_damage()).unwrap_or(first);
+        let mut work = self.begin(&bases, &checkpoints, log_start, is_new && had.is_none())?;
+        work.note_lost(had.filter(|_| log_start > first).map(|had| first..had));
         if work.segments.is_empty() {
             work.segments.push(self.create(log_start)?);
             if !mutants::is_in(mutants::LOST_DIRECTORY_SYNC) {
@@ -157,7 +174,14 @@ impl Loader<'_> {
             work.end = work.offset_at(verified_from)?;
             work.segments[verified_from.0].cut(verified_from.1)?;
         }
+        let synced = work.end.max(work.log_start)..work.recovery_point;
+        work.note_lost(Some(synced).filter(|lost| !lost.is_empty()));
         let end = self.end_of(&mut work, &below)?;
+        if let Some(lost) = &work.recovery.lost {
+            trace::warn(&self.home.directory, || {
+                format!("the records from offset {} to {} are lost", lost.start, lost.end)
+            });
+        }
         if !work.recovery.clean {
             self.home.remove_snapshots_above(end)?;
         }
@@ -362,7 +386,7 @@ impl Loader<'_> {
         let last = work.segments.len() - 1;
         let epochs_are_unknown = work.epochs.entries().is_empty() && work.adopts_epochs;
         if work.recovery.clean && !epochs_are_unknown {
-            if let Some(end) = work.segments[last].closed_end()? {
+            if let Some(end) = work.segments[last].closed_end()?.filter(|end| *end >= work.recovery_point) {
                 work.end = end;
                 self.rebuild_transactions(work, end)?;
                 return Ok((last, work.segments[last].size()));

@@ -1,5 +1,6 @@
 //! The pass over the batches: what recovery verifies, and what follows from the batches it sees.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::append::control_of;
@@ -33,6 +34,12 @@ pub(super) struct Work {
 }
 
 impl Work {
+    /// Synced records are not there any more: that was no clean end.
+    pub(super) fn note_lost(&mut self, lost: Option<Range<Offset>>) {
+        self.recovery.clean &= lost.is_none();
+        self.recovery.lost = self.recovery.lost.take().or(lost);
+    }
+
     /// Where verification begins: the segment that holds the recovery point, and a byte at or before it.
     pub(super) fn start_of_verification(&self) -> Result<(usize, u64)> {
         let holds = |segment: &Segment| segment.base_offset() <= self.recovery_point;
