@@ -73,10 +73,11 @@ impl Node {
             return Ok(()); // the catalogue refuses it
         }
         // What an earlier topic of that name has left goes first.
-        drop(self.reconcile_if_due());
+        let mut failures = self.reconcile_if_due();
         let known = self.image.load();
         let known = known.topic(topic).map_or(0, |known| known.config.partitions);
-        if known < total { self.home.check_free(topic, known..total) } else { Ok(()) }
+        let free = if known < total { self.home.check_free(topic, known..total) } else { Ok(()) };
+        free.map_err(|in_the_way| failures.remove(topic).unwrap_or(in_the_way))
     }
 
     /// Makes the partitions what the catalogue says; what fails is tried again by the keeper.

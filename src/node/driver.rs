@@ -102,9 +102,9 @@ impl Driver {
         self.drain()
     }
 
-    /// What follows from the committed state alone.
+    /// What follows from the committed state alone; also while a fault keeps the catalogue from changing it.
     pub(super) fn actions(&self, now: Now) -> Vec<Action> {
-        if self.fault.is_some() { Vec::new() } else { self.ledger.actions(now) }
+        self.image.load().actions(now)
     }
 
     /// When [`Self::actions`] may have something new without a command.
