@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
 
 /// What every fallible call returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -411,6 +411,42 @@ pub enum Error {
     /// Time ran out.
     #[error("timed out")]
     TimedOut,
+    /// Another instance of the producer has taken over: its epoch is the later one. Nothing was written.
+    #[error("epoch {} of producer {} is fenced by epoch {}", epoch.0, producer_id.0, current.0)]
+    ProducerFenced {
+        /// The producer.
+        producer_id: ProducerId,
+        /// The epoch of the batch, or of the marker.
+        epoch: ProducerEpoch,
+        /// The epoch that the partition knows.
+        current: ProducerEpoch,
+    },
+    /// A batch of an idempotent producer does not follow the one before. Nothing was written.
+    #[error(
+        "a batch of producer {} begins at sequence {}, {} is due: batches between are missing, or it was stored long ago",
+        producer_id.0, found.0, expected.0
+    )]
+    OutOfOrderSequence {
+        /// The producer.
+        producer_id: ProducerId,
+        /// The sequence that is due.
+        expected: Sequence,
+        /// The first sequence of the batch.
+        found: Sequence,
+    },
+    /// A call that the state of the transaction does not allow. Nothing was written.
+    #[error("the state of the transaction does not allow it: {0}")]
+    InvalidTransactionState(&'static str),
+    /// A later transaction coordinator has spoken for the producer already. Nothing was written.
+    #[error("coordinator epoch {epoch} is fenced by coordinator epoch {current}, for producer {}", producer_id.0)]
+    CoordinatorFenced {
+        /// Whose transaction it was.
+        producer_id: ProducerId,
+        /// The epoch of the coordinator that is fenced.
+        epoch: i32,
+        /// The epoch of the later one.
+        current: i32,
+    },
     /// Every producer id was given out, up to 2^63 - 1.
     #[error("every producer id was given out")]
     ProducerIdsExhausted,

@@ -131,7 +131,7 @@ pub use producer::{
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};
 pub use record::builder::{BatchBuilder, Record};
-pub use record::control::{ControlRecord, Marker, Outcome, marker_batch};
+pub use record::control::{ControlRecord, Marker, Outcome, TransactionVersion, marker_batch};
 pub use record::decode::{Header, Headers, RecordView, Records};
 pub use segment::{
     AbortedTransaction, Damage, Incoming, IndexEntry, OffsetIndex, ReadBounds, RecoveryChecks, RecoveryMode,

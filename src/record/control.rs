@@ -81,6 +81,19 @@ pub enum Outcome {
     Aborted,
 }
 
+/// By which rule a partition takes a transaction marker. Its bytes are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionVersion {
+    /// The marker carries the producer's epoch, or a later one that fences it.
+    V1,
+    /// The marker's epoch is later than that of the transaction's records, so that nothing of this transaction can be
+    /// taken for a part of the next (Kafka: `transaction.version` 2, KIP-890). One that comes again is answered without
+    /// being written.
+    #[default]
+    V2,
+}
+
 /// What a transaction marker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {

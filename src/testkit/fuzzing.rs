@@ -24,6 +24,11 @@ pub fn small_files(bytes: &[u8]) {
     }
 }
 
+/// Parses the bytes as a snapshot of the producers of a partition.
+pub fn producer_snapshot(bytes: &[u8]) {
+    crate::partition::fuzz_snapshot(bytes);
+}
+
 /// Takes the bytes as a record of the journal, an event and a snapshot of the controller, as they are and behind a right
 /// checksum, and as a journal of records with their lengths before them.
 pub fn catalogue(bytes: &[u8]) {
