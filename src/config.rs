@@ -162,6 +162,8 @@ pub struct PartitionConfig {
     pub checkpoint_interval: Duration,
     /// See the [method](Self::idle_after()) of this name.
     pub idle_after: Duration,
+    /// See the [method](Self::producer_id_expiration()) of this name.
+    pub producer_id_expiration: Duration,
 }
 
 impl Default for PartitionConfig {
@@ -190,6 +192,7 @@ impl PartitionConfig {
             flush_interval: Duration::from_millis(5),
             checkpoint_interval: Duration::from_secs(5),
             idle_after: Duration::from_secs(10),
+            producer_id_expiration: Duration::from_secs(24 * 60 * 60),
         }
     }
 
@@ -302,6 +305,15 @@ impl PartitionConfig {
         self
     }
 
+    /// After how long a producer is forgotten that has no transaction open, and of which nothing was heard: neither by the
+    /// timestamps of its records nor by the clock when they were appended, or the partition was opened. What it sends again
+    /// then is taken for new. Default: 24 hours, as in Kafka (where it holds for all topics); not zero.
+    #[doc(alias = "producer.id.expiration.ms")]
+    pub const fn producer_id_expiration(mut self, expiration: Duration) -> Self {
+        self.producer_id_expiration = expiration;
+        self
+    }
+
     /// Refuses settings that are out of bounds or contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
@@ -330,6 +342,9 @@ impl PartitionConfig {
                 "Cleanup::Compact alone drops nothing by time or size: choose CompactAndDelete, or no retention"
                     .to_owned(),
             ),
+            () if self.producer_id_expiration < Duration::from_millis(1) => {
+                refuse("producer_id_expiration", "it is below one millisecond".to_owned())
+            }
             () => Ok(()),
         }
     }

@@ -7,8 +7,9 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::types::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
 
 /// What every fallible call returns.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -284,6 +285,45 @@ pub enum Error {
         /// How many the topic has.
         partitions: u32,
     },
+    /// The transactional id is nobody's any more, or is that of another producer id: it was not used for a week, say. Open
+    /// the producer again.
+    #[error("transactional id {id:?} is not that of this producer: open it again")]
+    #[doc(alias = "INVALID_PRODUCER_ID_MAPPING")]
+    UnknownTransactionalId {
+        /// The transactional id.
+        id: String,
+    },
+    /// An earlier transaction of the id is not wholly ended yet.
+    #[error("an earlier transaction is being ended: try again")]
+    #[doc(alias = "CONCURRENT_TRANSACTIONS")]
+    ConcurrentTransactions,
+    /// The transaction took longer than it may, and was aborted (Kafka: `transaction.timeout.ms`).
+    #[error("a transaction of {id:?} was aborted: it took longer than {timeout:?}")]
+    TransactionTimedOut {
+        /// The transactional id.
+        id: String,
+        /// How long a transaction of it may take.
+        timeout: Duration,
+    },
+    /// A send of this transaction has failed, so that it cannot be committed; it can be aborted, and done again.
+    #[error("the transaction cannot be committed, since a send failed ({cause}): abort it, and begin again")]
+    TransactionFailed {
+        /// What failed first.
+        cause: Arc<Error>,
+    },
+    /// The transaction was aborted, or has ended, before the record was written: it was not, and will not be.
+    #[error("the transaction has ended without the record")]
+    TransactionAborted,
+    /// A record that a coordinator keeps its state in cannot be read. Nothing was changed.
+    #[error("the state of a coordinator in {} is damaged at offset {offset}: {reason}", path.display())]
+    CorruptState {
+        /// The partition that holds it.
+        path: PathBuf,
+        /// The record's offset.
+        offset: Offset,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The topic or partition is there, but is none of those that are read here.
     #[error("topic {topic:?}{} is not assigned here", partition.map(|number| format!(", partition {number},")).unwrap_or_default())]
     NotAssigned {
@@ -423,6 +463,42 @@ pub enum Error {
     /// Time ran out.
     #[error("timed out")]
     TimedOut,
+    /// Another instance of the producer has taken over: its epoch is the later one. Nothing was written.
+    #[error("epoch {} of producer {} is fenced by epoch {}", epoch.0, producer_id.0, current.0)]
+    ProducerFenced {
+        /// The producer.
+        producer_id: ProducerId,
+        /// The epoch of the batch, or of the marker.
+        epoch: ProducerEpoch,
+        /// The epoch that the partition knows.
+        current: ProducerEpoch,
+    },
+    /// A batch of an idempotent producer does not follow the one before. Nothing was written.
+    #[error(
+        "a batch of producer {} begins at sequence {}, {} is due: batches between are missing, or it was stored long ago",
+        producer_id.0, found.0, expected.0
+    )]
+    OutOfOrderSequence {
+        /// The producer.
+        producer_id: ProducerId,
+        /// The sequence that is due.
+        expected: Sequence,
+        /// The first sequence of the batch.
+        found: Sequence,
+    },
+    /// A call that the state of the transaction does not allow. Nothing was written.
+    #[error("the state of the transaction does not allow it: {0}")]
+    InvalidTransactionState(&'static str),
+    /// A later transaction coordinator has spoken for the producer already. Nothing was written.
+    #[error("coordinator epoch {epoch} is fenced by coordinator epoch {current}, for producer {}", producer_id.0)]
+    CoordinatorFenced {
+        /// Whose transaction it was.
+        producer_id: ProducerId,
+        /// The epoch of the coordinator that is fenced.
+        epoch: i32,
+        /// The epoch of the later one.
+        current: i32,
+    },
     /// Every producer id was given out, up to 2^63 - 1.
     #[error("every producer id was given out")]
     ProducerIdsExhausted,
@@ -445,12 +521,16 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { source, .. } => kind_of(source),
-            Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::CorruptCatalogue { .. } => ErrorKind::Restore,
+            Self::Corrupt { .. }
+            | Self::CorruptFile { .. }
+            | Self::CorruptCatalogue { .. }
+            | Self::CorruptState { .. } => ErrorKind::Restore,
             Self::UnexpectedEnd { .. }
             | Self::Superseded { .. }
             | Self::Held { .. }
             | Self::Locked { .. }
             | Self::MemoryFull { .. }
+            | Self::ConcurrentTransactions
             | Self::TimedOut => ErrorKind::Retry,
             Self::Poisoned { .. } => ErrorKind::Reopen,
             _ => ErrorKind::Fix,

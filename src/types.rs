@@ -111,6 +111,11 @@ impl Sequence {
     pub const fn plus(self, count: u32) -> Self {
         Self((self.0.cast_unsigned().wrapping_add(count) & 0x7fff_ffff).cast_signed())
     }
+
+    /// The sequence `count` records before: `i32::MAX` precedes 0.
+    pub(crate) const fn minus(self, count: u32) -> Self {
+        Self((self.0.cast_unsigned().wrapping_sub(count) & 0x7fff_ffff).cast_signed())
+    }
 }
 
 /// A topic's name and one of its partitions.

@@ -122,6 +122,11 @@ const SETTINGS: &[Setting] = &[
         apply: |of, text| set(&mut of.partition.idle_after, duration(text)),
     },
     Setting {
+        name: "producer.id.expiration.ms",
+        text: |of| Some(millis(of.partition.producer_id_expiration)),
+        apply: |of, text| set(&mut of.partition.producer_id_expiration, duration(text)),
+    },
+    Setting {
         name: "taffrail.decompressed.bytes.max",
         text: |of| Some(of.partition.decompressed_bytes_max.to_string()),
         apply: |of, text| set(&mut of.partition.decompressed_bytes_max, number(text)),

@@ -157,6 +157,7 @@ impl TopicConfig {
             ("flush_interval", Some(of.flush_interval)),
             ("checkpoint_interval", Some(of.checkpoint_interval)),
             ("idle_after", Some(of.idle_after)),
+            ("producer_id_expiration", Some(of.producer_id_expiration)),
         ]
         .into_iter()
         .filter_map(|(setting, duration)| Some((setting, duration?)))
@@ -225,6 +226,10 @@ for_each_partition! {
     checkpoint_interval: Duration;
     /// After how long without an append the memory of a partition's index is let go. Default: 10 s.
     idle_after: Duration;
+    /// After how long a producer is forgotten that has no transaction open, and of which nothing was heard. What it sends
+    /// again then is taken for new. Default: 24 hours, as in Kafka (where it holds for all topics); not zero.
+    #[doc(alias = "producer.id.expiration.ms")]
+    producer_id_expiration: Duration;
 }
 
 #[cfg(test)]
@@ -270,6 +275,8 @@ mod tests {
             (new().flush_interval(nano), "flush_interval"),
             (new().checkpoint_interval(nano), "checkpoint_interval"),
             (new().idle_after(nano), "idle_after"),
+            (new().producer_id_expiration(nano), "producer_id_expiration"),
+            (new().producer_id_expiration(Duration::ZERO), "producer_id_expiration"),
             (new().segment_bytes(1), "segment_bytes"),
         ];
         for (config, name) in refused {

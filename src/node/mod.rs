@@ -7,7 +7,8 @@
 //!   driver.rs      one step of the catalogue                 ledger.rs     a machine over a log
 //!   admin.rs       commands to the catalogue                 partitions.rs what the catalogue says is made so
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
-//!   producer_ids.rs  ids of producers, out of blocks of the catalogue
+//!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
+//!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -18,14 +19,17 @@
 //! the close, behind which nobody gets it any more.
 
 mod admin;
+mod coordinator;
 mod driver;
 mod home;
 mod ledger;
+mod markers;
 mod metadata;
 mod open;
 mod partitions;
 mod producer_ids;
 mod slot;
+mod transactions;
 mod work;
 
 use std::collections::BTreeMap;
@@ -47,6 +51,7 @@ pub(crate) use open::NodeOptions;
 use driver::Driver;
 use home::Home;
 use producer_ids::ProducerIds;
+use transactions::Desks;
 use work::{Alarm, Flusher, Flushes, Intervals, Threads};
 
 /// A topic as it is on this node.
@@ -107,6 +112,7 @@ pub(crate) struct Node {
     unreconciled: AtomicBool,
     topics: Swap<Topics>,
     producer_ids: Mutex<ProducerIds>,
+    desks: Desks,
     /// Counts the changes of the topics.
     version: AtomicU64,
     changed: Event,

@@ -2,13 +2,14 @@
 //!
 //! Under the writer lock, in this order:
 //!
-//! 1. **check**: the partition takes writes, the end is where the caller expects it, offsets suffice;
+//! 1. **check**: the partition takes writes; what the batch's producer has sent before (`marker.rs`): a batch that is there
+//!    is answered here; the end is where the caller expects it, offsets suffice;
 //! 2. **roll** where the batch does not fit the active segment;
 //! 3. **assign**: base offset and leader epoch lie outside the checksum and are patched in place; an epoch that
 //!    is new here is in the synced epoch checkpoint before the bytes are written, and so are the flags of the
 //!    history;
 //! 4. **write**: one write for all batches of the call;
-//! 5. **publish**: transactions, then the end, then (where the operating system's copy counts as stored) the
+//! 5. **publish**: the producer, then the end, then (where the operating system's copy counts as stored) the
 //!    high watermark; whoever waits is woken.
 //!
 //! Nothing is changed before the write has succeeded but what is harmless when repeated: an empty new segment,
@@ -20,6 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::home::History;
+use super::marker::Check;
+use super::producers::Origin;
 use super::{Inner, Partition, Writer};
 use bytes::Bytes;
 
@@ -43,6 +46,8 @@ use crate::types::{LeaderEpoch, Offset, Timestamp};
 pub struct Appended<'p> {
     /// The offsets of the records.
     pub offsets: Range<Offset>,
+    /// The producer had sent the batch before: these are the offsets that it got then, and nothing was written.
+    pub duplicate: bool,
     pub(super) partition: &'p Partition,
     /// The generation of the shared sync that the offsets are marks of.
     pub(super) generation: u64,
@@ -63,13 +68,18 @@ impl Appended<'_> {
 impl Partition {
     /// Appends a batch, which gets the next offsets, and empties the builder (its buffer stays).
     ///
+    /// A batch that carries a producer ([`BatchBuilder::producer`]) is appended once, however often it is handed in, as
+    /// long as it is among the last five of its producer here; and in the order of its sequences.
+    ///
     /// # Errors
     /// Nothing is appended, and the builder keeps its records, on: an empty batch, [`Error::BatchTooLarge`],
     /// [`Error::NullKey`] where the log is compacted, [`Error::InvalidTimestamp`] outside of the configured bounds,
     /// [`Error::CodecDisabled`], [`Error::Io`] where the disk refused (full, say), [`Error::Poisoned`] after an
-    /// earlier failure, [`Error::Closed`], [`Error::Forked`].
+    /// earlier failure, [`Error::Closed`], [`Error::Forked`]; for the batch of a producer [`Error::ProducerFenced`] where a
+    /// later epoch has appended, [`Error::OutOfOrderSequence`] where it does not follow the batch before, and
+    /// [`Error::InvalidTransactionState`] where it is none of the transaction that is open.
     pub fn append(&self, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
-        self.append_client(None, batch)
+        self.append_builder(Check::Batch(Origin::Client), None, batch)
     }
 
     /// Like [`Partition::append`], if the log still ends at `expected_end`.
@@ -77,29 +87,55 @@ impl Partition {
     /// # Errors
     /// [`Error::UnexpectedEnd`] where it ends elsewhere: nothing is appended.
     pub fn append_at(&self, expected_end: Offset, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
-        self.append_client(Some(expected_end), batch)
+        self.append_builder(Check::Batch(Origin::Client), Some(expected_end), batch)
     }
 
-    fn append_client(&self, expected_end: Option<Offset>, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
+    pub(super) fn append_builder(
+        &self,
+        check: Check<'_>,
+        expected_end: Option<Offset>,
+        batch: &mut BatchBuilder,
+    ) -> Result<Appended<'_>> {
         let inner = &*self.inner;
         inner.check_writable()?;
         let append_time = inner.check_client(batch)?;
         let header = *batch.seal(append_time)?;
+        let mut appended = self.append_bytes(check, expected_end, header, batch.sealed())?;
+        if append_time.is_none() || !appended.duplicate {
+            appended.append_time = append_time;
+        }
+        batch.clear();
+        Ok(appended)
+    }
+
+    /// Appends a sealed batch.
+    pub(super) fn append_bytes(
+        &self,
+        check: Check<'_>,
+        expected_end: Option<Offset>,
+        header: BatchHeader,
+        bytes: &mut [u8],
+    ) -> Result<Appended<'_>> {
+        let inner = &*self.inner;
         let limit = inner.settings.batch_limit();
         if header.size() > limit {
             return Err(Error::BatchTooLarge { size: header.size(), limit });
         }
         let mut writer = inner.writer.lock();
         inner.check_health()?;
-        let offsets = inner.append_sealed(&mut writer, expected_end, header, batch.sealed())?;
+        let known = inner.check_producer(check, &header)?;
+        let (duplicate, append_time) = (known.is_some(), known.as_ref().and_then(|known| known.timestamp));
+        let offsets = match known {
+            Some(known) => known.offsets,
+            None => inner.append_sealed(&mut writer, expected_end, header, bytes)?,
+        };
         let generation = inner.sync.generation();
         let somebody_waits = inner.changed.has_waiters();
         drop(writer);
-        if somebody_waits {
+        if somebody_waits && !duplicate {
             inner.changed.notify();
         }
-        batch.clear();
-        Ok(Appended { offsets, partition: self, generation, append_time })
+        Ok(Appended { offsets, duplicate, partition: self, generation, append_time })
     }
 
     /// Closes the active segment and begins a new one at the end; an empty one is left as it is.
@@ -151,7 +187,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Appends one sealed batch of a client.
+    /// Appends one sealed batch that has passed the check of its producer.
     fn append_sealed(
         &self,
         writer: &mut Writer,
@@ -176,8 +212,9 @@ impl Inner {
             return Err(Error::InvalidRecord(NO_OFFSETS_LEFT));
         }
         self.roll_for(writer, start, bytes.len() as u64, std::slice::from_ref(&header))?;
-        if header.is_transactional() {
-            self.note(writer, History { transactions: true, ..writer.history })?;
+        if header.producer_id().is_some() {
+            let transactions = writer.history.transactions || header.is_transactional();
+            self.note(writer, History { producers: true, transactions, ..writer.history })?;
         }
         self.write(writer, bytes, std::slice::from_ref(&header))?;
         Ok(start..header.next_offset())
@@ -212,6 +249,9 @@ impl Inner {
         if history == writer.history {
             return Ok(());
         }
+        if history.producers && !writer.history.producers {
+            self.write_first_snapshot(writer);
+        }
         self.home.write_history(history)?;
         writer.history = history;
         self.transactional.store(history.transactions, Ordering::Release);
@@ -230,10 +270,10 @@ impl Inner {
         })?;
         writer.index_dropped = false;
         let end = last.next_offset();
-        let transactional = self.transactional.load(Ordering::Acquire);
-        if transactional {
+        if headers.iter().any(|header| header.producer_id().is_some()) {
             self.observe(writer, bytes, headers)?;
         }
+        let transactional = self.transactional.load(Ordering::Acquire);
         if !transactional && !self.is_synced() && self.commits == Commits::WhenStored {
             self.picture.raise_all(end);
             return Ok(());
@@ -251,21 +291,6 @@ impl Inner {
             }
         } else {
             self.stored(end);
-        }
-        Ok(())
-    }
-
-    /// Feeds the batches to the transactions; an abort's index entry stands before any mark passes it.
-    fn observe(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
-        let mut position = 0_usize;
-        let mut transactions = self.transactions.lock();
-        for header in headers {
-            let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
-            let batch = bytes.get(position..position.saturating_add(size)).unwrap_or_default();
-            position = position.saturating_add(size);
-            if let Some(aborted) = transactions.observe(header, control_of(header, batch)) {
-                writer.active.append_aborted(aborted).map_err(|error| self.poison(error))?;
-            }
         }
         Ok(())
     }
@@ -303,6 +328,7 @@ impl Inner {
                 writer.unsynced.push(Arc::clone(writer.active.reader()));
             }
         }
+        self.write_snapshot(writer, self.picture.end());
         let home = &self.home;
         let created = self.clock.wall();
         let next = Segment::create(&home.storage, &home.directory, base, &writer.segment_config, created);
@@ -353,7 +379,7 @@ impl Inner {
         self.picture.raise_high_watermark(high_watermark);
         let high_watermark = self.picture.high_watermark();
         let last_stable = if self.transactional.load(Ordering::Acquire) {
-            self.transactions.lock().last_stable(high_watermark).max(self.picture.view().log_start)
+            self.producers.lock().last_stable(high_watermark).max(self.picture.view().log_start)
         } else {
             high_watermark
         };

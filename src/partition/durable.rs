@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::books::Mark;
-use super::{Health, Inner, Partition, Recovery, Writer};
+use super::{Health, Inner, Partition, Recovery, Writer, snapshots};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::segment::SegmentReader;
@@ -34,6 +34,8 @@ struct Due {
     generation: u64,
     /// Segments that take no more bytes.
     sealed: Vec<Arc<SegmentReader>>,
+    /// Producer snapshots, so that a recovery from the end of this sync on need not read what lies before them.
+    snapshots: Vec<Offset>,
     /// The one that does: what comes while it is synced is another sync's.
     active: Option<Arc<SegmentReader>>,
     /// Where the directory has to be synced: which names there were, by the active segment and what was removed.
@@ -201,6 +203,9 @@ impl Inner {
     }
 
     fn sync_due(&self, due: &Due) -> Result<()> {
+        for offset in &due.snapshots {
+            snapshots::sync(&self.home, *offset);
+        }
         for file in due.sealed.iter().chain(&due.active) {
             file.sync().map_err(|error| self.poison(error))?;
         }
@@ -222,19 +227,21 @@ impl Inner {
         self.unsynced_since.store(0, Ordering::Release);
         let (sealed, active) = (writer.unsynced.clone(), Some(Arc::clone(writer.active.reader())));
         let directory = writer.directory_dirty.then(|| names_of(writer));
-        Ok(Due { end: self.picture.end(), generation: self.sync.generation(), sealed, active, directory })
+        let snapshots = writer.snapshots.take_unsynced();
+        Ok(Due { end: self.picture.end(), generation: self.sync.generation(), sealed, snapshots, active, directory })
     }
 
     /// Syncs the sealed segments that are not, outside of the lock; answers how many. The recovery point follows.
     pub(super) fn sync_sealed(&self) -> Result<usize> {
         let due = {
-            let writer = self.writer.lock();
+            let mut writer = self.writer.lock();
             self.check_writable()?;
             let directory = writer.directory_dirty.then(|| names_of(&writer));
+            let snapshots = writer.snapshots.take_unsynced();
             // An append that failed may have left an empty segment that begins behind the end.
             let end = writer.active.base_offset().min(self.picture.end());
             let generation = self.sync.generation();
-            Due { end, generation, sealed: writer.unsynced.clone(), active: None, directory }
+            Due { end, generation, sealed: writer.unsynced.clone(), snapshots, active: None, directory }
         };
         self.sync_due(&due)?;
         let mut writer = self.writer.lock();
@@ -322,6 +329,7 @@ impl Inner {
         let end = self.picture.end();
         let was_cut = writer.active.cut_window()?;
         writer.active.seal()?;
+        self.write_snapshot(writer, end);
         let is_synced = self.sync.synced() >= end.0 && writer.unsynced.is_empty() && !writer.directory_dirty;
         // Of ten thousand partitions most are idle: what nobody has written to needs no sync.
         if was_cut || !is_synced || self.home.is_alone() {

@@ -21,7 +21,7 @@ use super::books::Mark;
 use super::home::{History, Home};
 use super::trim::Hold;
 use super::view::View;
-use super::{Inner, Partition, Writer};
+use super::{Inner, Partition, Writer, snapshot, snapshots};
 use crate::error::{Error, Result};
 use crate::segment::SegmentReader;
 use crate::sync::Arc as Pointer;
@@ -65,6 +65,8 @@ struct Source {
     high_watermark: Offset,
     active_bytes: u64,
     epochs: Vec<(LeaderEpoch, Offset)>,
+    /// The producer snapshot at the end, where there ever was a producer.
+    producers: Option<Vec<u8>>,
     history: History,
     rewinds: u64,
 }
@@ -86,6 +88,7 @@ impl Inner {
             high_watermark: self.picture.high_watermark(),
             active_bytes: writer.active.reader().size(),
             epochs: writer.epochs.entries().to_vec(),
+            producers: writer.history.producers.then(|| snapshot::render(&self.producers.lock())),
             history: History { epoch: Some(writer.epoch).max(writer.history.epoch), ..writer.history },
             rewinds: writer.rewinds,
             view,
@@ -112,6 +115,9 @@ impl Inner {
 
     /// The indexes are left out: the copy makes them anew when it needs them.
     fn export_small_files(&self, target: &Home, source: &Source) -> Result<()> {
+        if let Some(producers) = &source.producers {
+            target.write_file(&snapshots::name_of(source.end), producers)?;
+        }
         target.write_history(source.history)?;
         target.write_epochs(&source.epochs)?;
         target.write(Mark::LogStart, source.view.log_start)?;

@@ -12,6 +12,7 @@
 //!               replication-offset-checkpoint   FORMATS 12, one entry each
 //!   <topic>-<n>/leader-epoch-checkpoint, partition.metadata
 //!   <topic>-<n>/history.taffrail                what the records themselves do not tell (below)
+//!   <topic>-<n>/aborted.taffrail                how many aborted transactions are indexed (aborted.rs)
 //!   <topic>-<n>/sync-failed.taffrail            what the last process wrote may not be what a sync covers (below)
 //!   <topic>-<n>/export-unfinished.taffrail      an export is under way, or was interrupted: no open takes the directory
 //! ```
@@ -25,11 +26,12 @@
 //! ```text
 //!   0  1  bit 0  an offset was left out between two batches at least once
 //!         bit 1  a transactional batch was appended at least once
+//!         bit 2  a batch of an idempotent or transactional producer was appended at least once
 //!   1  4  the highest leader epoch that was ever begun, big-endian; absent: the last of the epoch checkpoint
 //! ```
 //!
 //! A bit is set, and synced, before the first such batch is written. Where the file is missing beside segments
-//! (a directory copied from a broker) both count as set. The epoch is noted before the epoch checkpoint loses it: there
+//! (a directory copied from a broker) all count as set. The epoch is noted before the epoch checkpoint loses it: there
 //! an epoch without a record goes with the end of the log, as Kafka wants it, and its number must not be given again.
 //!
 //! `sync-failed.taffrail` is empty, and its presence counts. After a failed sync no later one covers what was written
@@ -37,7 +39,7 @@
 //! when a partition is fenced or cannot be recovered, and it goes when a recovery has written everything above the
 //! recovery point again. It is not synced: what a loss of power leaves is what the disk has.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,26 +70,30 @@ const HISTORY_BYTES_MAX: u64 = 4096;
 pub(super) struct History {
     pub(super) gaps: bool,
     pub(super) transactions: bool,
+    pub(super) producers: bool,
     /// The highest leader epoch that was ever begun, where the epoch checkpoint may not have it.
     pub(super) epoch: Option<LeaderEpoch>,
 }
 
 impl History {
     /// Of a partition without a record.
-    pub(super) const NONE: Self = Self { gaps: false, transactions: false, epoch: None };
+    pub(super) const NONE: Self = Self { gaps: false, transactions: false, producers: false, epoch: None };
     /// Of a partition of which nothing is known.
-    pub(super) const UNKNOWN: Self = Self { gaps: true, transactions: true, epoch: None };
+    pub(super) const UNKNOWN: Self = Self { gaps: true, transactions: true, producers: true, epoch: None };
 }
 
 impl History {
     fn parse(bytes: &[u8]) -> Self {
         let Some((flags, rest)) = bytes.split_first() else { return Self::UNKNOWN };
         let epoch = rest.first_chunk().and_then(|bytes| LeaderEpoch::from_i32(i32::from_be_bytes(*bytes)));
-        Self { gaps: flags & 1 != 0, transactions: flags & 2 != 0, epoch }
+        // A transaction is a producer's, whatever the other bit says.
+        let (gaps, transactions, producers) = (flags & 1 != 0, flags & 2 != 0, flags & 6 != 0);
+        Self { gaps, transactions, producers, epoch }
     }
 
     fn to_bytes(self) -> Vec<u8> {
-        let mut bytes = vec![u8::from(self.gaps) | u8::from(self.transactions) << 1];
+        let flags = u8::from(self.gaps) | u8::from(self.transactions) << 1 | u8::from(self.producers) << 2;
+        let mut bytes = vec![flags];
         bytes.extend(self.epoch.iter().flat_map(|epoch| epoch.0.to_be_bytes()));
         bytes
     }
@@ -252,9 +258,21 @@ impl Home {
     }
 
     /// Replaces a small file, durably but for what [`Self::settle`] will do.
-    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
         checkpoint::replace(&*self.storage, &self.path(name), bytes)?;
         self.sync_names()
+    }
+
+    /// Replaces a file that may be lost, or torn by a crash.
+    pub(super) fn write_hint(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.remove(name)?;
+        let path = self.path(name);
+        let file = self.storage.create(&path, 0).map_err(|error| Error::io("create", &path, error))?;
+        let written = file.write(0, &[IoSlice::new(bytes)]).map_err(|error| Error::io("write", &path, error));
+        if written.is_err() {
+            self.remove(name)?;
+        }
+        written
     }
 
     pub(super) fn sync_directory(&self) -> Result<()> {
@@ -305,16 +323,6 @@ impl Home {
     pub(super) fn check_exported(&self, entries: &[Entry]) -> Result<()> {
         if entries.iter().any(|entry| entry.name == EXPORT) {
             return Err(Error::UnfinishedExport { path: self.directory.clone() });
-        }
-        Ok(())
-    }
-
-    /// Producer snapshots of what is gone say nothing of what will stand there.
-    pub(super) fn remove_snapshots_above(&self, end: Offset) -> Result<()> {
-        for entry in self.list()? {
-            if base_of(&entry.name, ".snapshot").is_some_and(|offset| offset > end) {
-                self.remove(&entry.name)?;
-            }
         }
         Ok(())
     }

@@ -11,6 +11,9 @@ use crate::clock::{Moment, Now};
 use crate::error::Result;
 use crate::types::Offset;
 
+/// It is looked for producers to be forgotten so often (Kafka: `producer.id.expiration.check.interval.ms`).
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
+
 /// What one call of [`Partition::maintain`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,6 +26,8 @@ pub struct Maintenance {
     pub checkpointed: bool,
     /// The memory of the index was let go of.
     pub index_dropped: bool,
+    /// Producers that nothing was heard of for so long that they were forgotten.
+    pub producers_expired: usize,
     /// Segments that went by the retention.
     pub removed: Vec<Removed>,
 }
@@ -52,7 +57,8 @@ pub struct Stats {
 impl Partition {
     /// Does what is due at `now`: syncs what nobody waited for since `flush_interval`, syncs what was sealed and writes
     /// the checkpoints every `checkpoint_interval`, lets go of the index's memory after `idle_after` without an append,
-    /// and removes what the retention does not keep.
+    /// forgets producers that nothing was heard of for `producer_id_expiration`, and removes what the retention does not
+    /// keep.
     ///
     /// # Errors
     /// The first thing that failed; what comes before it is done. Nothing was removed then: that comes last, so that
@@ -76,6 +82,7 @@ impl Partition {
             inner.write_checkpoints(&mut writer, now.monotonic)?;
             done.checkpointed = true;
         }
+        done.producers_expired = inner.expire_producers(&mut writer, now);
         done.index_dropped = inner.let_go_if_idle(&mut writer, now.monotonic)?;
         inner.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
         done.removed = inner.retain(writer, now.wall)?;
@@ -108,6 +115,16 @@ impl Inner {
         let since = self.unsynced_since.load(std::sync::atomic::Ordering::Acquire);
         let since = Moment(since.checked_sub(1)?);
         Some(since.after(self.settings.flush_interval()))
+    }
+
+    /// Forgets producers, where it was not looked for them lately.
+    fn expire_producers(&self, writer: &mut Writer, now: Now) -> usize {
+        let expiration = writer.config.producer_id_expiration;
+        if now.monotonic < writer.last_expiry.after(expiration.min(EXPIRY_INTERVAL)) {
+            return 0;
+        }
+        writer.last_expiry = now.monotonic;
+        self.producers.lock().expire(now.wall, expiration)
     }
 
     fn let_go_if_idle(&self, writer: &mut Writer, now: Moment) -> Result<bool> {

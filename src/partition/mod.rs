@@ -5,7 +5,9 @@
 //! ```text
 //!   open.rs     builder; recovery: what is on the disk becomes a view          recover.rs
 //!   append.rs   check → assign → roll → write → publish, under the writer lock
-//!   replica.rs  the same for batches that another copy of the log has
+//!   replica.rs  the same for batches that another copy of the log has       marker.rs   the ends of transactions
+//!   producers.rs, transactions.rs   idempotent producers, and who has a transaction open
+//!   snapshot.rs, snapshots.rs       the same as files           aborted.rs   how many aborts are indexed
 //!   durable.rs  the shared sync, waiting, poisoning, checkpoints, close
 //!   read.rs     view and marks → checked batches; waiting for more
 //!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
@@ -13,7 +15,7 @@
 //!   books.rs    the checkpoints of all partitions of a log     settings.rs   what may change while it is open
 //! ```
 //!
-//! Order of locks: the writer, then the shared sync's state, then the transactions; those of small lists (holds,
+//! Order of locks: the writer, then the shared sync's state, then the producers; those of small lists (holds,
 //! retired segments) come last, and are held for no I/O. No lock is held over a
 //! sync but the writer's at a roll of a synced partition, at truncation, retention, close and reopen. Readers
 //! take none of them.
@@ -21,13 +23,16 @@
 //! Thread rule: every method may be called from any thread. A partition starts no thread: what falls due is
 //! done by `sync`, `wait`, a blocking read, and [`Partition::maintain`].
 
+mod aborted;
 mod append;
 mod books;
 mod durable;
 mod export;
 mod home;
 mod maintain;
+mod marker;
 mod open;
+mod producers;
 mod read;
 mod receipt;
 mod recover;
@@ -35,6 +40,7 @@ mod replica;
 mod retention;
 mod settings;
 mod snapshot;
+mod snapshots;
 mod transactions;
 mod trim;
 mod truncate;
@@ -63,13 +69,17 @@ pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
 pub(crate) use receipt::{Listening, Receipt, WeakPartition};
 pub use recover::{Cut, DamagedRange, Recovery};
 pub use retention::{RemovalReason, Removed, SegmentSummary};
+#[cfg(feature = "testkit")]
+pub(crate) use snapshot::fuzz as fuzz_snapshot;
 pub use trim::Hold;
 pub use truncate::Force;
 pub use view::UpTo;
 
+use aborted::Noted;
 use home::{History, Home};
+use producers::Producers;
 use settings::Settings;
-use transactions::Transactions;
+use snapshots::Snapshots;
 use view::{Picture, View};
 
 /// A commit log in one directory, usable by itself.
@@ -137,7 +147,8 @@ struct Inner {
     sync: SharedSync,
     /// Set once a transactional batch is in the log; until then the last stable offset is the high watermark.
     transactional: AtomicBool,
-    transactions: Mutex<Transactions>,
+    /// The writer's to change, and the sync's, where a decided transaction is forgotten.
+    producers: Mutex<Producers>,
     /// Something became readable, or the partition changed its health.
     changed: Event,
     /// When the oldest append that is not synced was made (nanoseconds of `Moment`, plus one); 0 for none.
@@ -168,6 +179,10 @@ struct Writer {
     history: History,
     /// Sealed segments whose bytes may not all be synced.
     unsynced: Vec<Arc<SegmentReader>>,
+    snapshots: Snapshots,
+    aborted: Noted,
+    /// When it was last looked for producers to be forgotten.
+    last_expiry: Moment,
     /// A name was created, renamed or removed since the directory was last synced.
     directory_dirty: bool,
     /// Removed from the front, and not renamed yet, because that failed.

@@ -146,7 +146,9 @@ impl PartitionBuilder {
             epochs,
             epoch,
             history,
-            transactions,
+            producers,
+            snapshots,
+            aborted,
             synced,
             unsynced,
             directory_dirty,
@@ -167,6 +169,9 @@ impl PartitionBuilder {
             unretired: Vec::new(),
             retired_count: 0,
             last_checkpoint: now,
+            snapshots,
+            aborted,
+            last_expiry: now,
             idle: (marks.end, now),
             index_dropped: false,
         };
@@ -179,7 +184,7 @@ impl PartitionBuilder {
             writer: Mutex::new(writer),
             sync: SharedSync::new(synced.0),
             transactional: AtomicBool::new(history.transactions),
-            transactions: Mutex::new(transactions),
+            producers: Mutex::new(producers),
             changed: Event::new(),
             unsynced_since: AtomicU64::new(0),
             unsynced: watcher,
@@ -249,7 +254,9 @@ impl Partition {
             epochs,
             epoch,
             history,
-            transactions,
+            producers,
+            snapshots,
+            aborted,
             synced,
             unsynced,
             directory_dirty,
@@ -264,7 +271,9 @@ impl Partition {
         writer.unsynced = unsynced;
         writer.unretired.clear(); // the loader has removed them
         writer.index_dropped = false;
-        *inner.transactions.lock() = transactions;
+        *inner.producers.lock() = producers;
+        writer.snapshots = snapshots;
+        writer.aborted = aborted;
         inner.transactional.store(history.transactions, Ordering::Release);
         inner.committed.fetch_min(marks.end.0, Ordering::AcqRel);
         inner.unsynced_since.store(0, Ordering::Release);

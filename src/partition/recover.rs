@@ -20,12 +20,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Inner;
+use super::aborted::Noted;
 use super::books::Mark;
 use super::home::{Checkpoints, History, Home, base_in, base_of, is_leftover};
 use super::open::FIRST_OFFSET;
-use super::transactions::Transactions;
-use super::verify::{Work, rebuild_transactions};
+use super::producers::Producers;
+use super::snapshots::Snapshots;
+use super::verify::Work;
 use super::view::{Marks, View};
 use crate::clock::Clock;
 use crate::config::{Commits, Durability, PartitionConfig};
@@ -114,7 +115,9 @@ pub(super) struct Loaded {
     pub(super) epochs: Epochs,
     pub(super) epoch: LeaderEpoch,
     pub(super) history: History,
-    pub(super) transactions: Transactions,
+    pub(super) producers: Producers,
+    pub(super) snapshots: Snapshots,
+    pub(super) aborted: Noted,
     pub(super) synced: Offset,
     /// Sealed segments whose bytes may not all be synced.
     pub(super) unsynced: Vec<Arc<SegmentReader>>,
@@ -148,14 +151,14 @@ impl Loader<'_> {
     }
 
     fn recover(self) -> Result<Loaded> {
-        let mut bases = self.resolve_names()?;
+        let (mut bases, snapshots) = self.resolve_names()?;
         let checkpoints = self.home.read_checkpoints()?;
         let is_new = bases.is_empty() && checkpoints.log_start.is_none();
         let (first, below) = Self::below_start(&mut bases, &checkpoints);
         // Where all files are gone the log goes on behind what it had.
         let had = checkpoints.recovery_point.filter(|had| bases.is_empty() && *had > first);
         let log_start = had.filter(|_| !self.home.refuses_damage()).unwrap_or(first);
-        let mut work = self.begin(&bases, &checkpoints, log_start, is_new && had.is_none())?;
+        let mut work = self.begin(&bases, snapshots, &checkpoints, log_start, is_new && had.is_none())?;
         work.note_lost(had.filter(|_| log_start > first).map(|had| first..had));
         if work.segments.is_empty() {
             work.segments.push(self.create(log_start)?);
@@ -182,17 +185,16 @@ impl Loader<'_> {
                 format!("the records from offset {} to {} are lost", lost.start, lost.end)
             });
         }
-        if !work.recovery.clean {
-            self.home.remove_snapshots_above(end)?;
-        }
+        work.snapshots.remove_above(self.home, end)?;
         let synced = self.settle(&mut work, verified_from, end)?;
         self.begin_epoch(&mut work, end)?;
         self.home.settle()?;
         self.finish(work, &checkpoints, verified_from, end, synced)
     }
 
-    /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths.
-    fn resolve_names(&self) -> Result<Vec<(Offset, u64)>> {
+    /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths,
+    /// and the producer snapshots.
+    fn resolve_names(&self) -> Result<(Vec<(Offset, u64)>, Snapshots)> {
         let entries = self.home.list_once()?;
         self.home.check_exported(&entries)?;
         let mut changed = self.remove_leftovers(&entries)?;
@@ -213,7 +215,7 @@ impl Loader<'_> {
         if changed {
             self.home.sync_directory()?;
         }
-        Ok(bases)
+        Ok((bases, Snapshots::among(&entries)))
     }
 
     /// Deletes `.deleted`, `.tmp`, `.cleaned`, and the `.swap` files of a swap that had not begun, where the rest of the
@@ -322,7 +324,14 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn begin(&self, bases: &[(Offset, u64)], found: &Checkpoints, log_start: Offset, is_new: bool) -> Result<Work> {
+    fn begin(
+        &self,
+        bases: &[(Offset, u64)],
+        snapshots: Snapshots,
+        found: &Checkpoints,
+        log_start: Offset,
+        is_new: bool,
+    ) -> Result<Work> {
         let stored_history = self.read_history()?;
         // A crash may have left the first segment and not the history beside it: nothing has happened in it yet.
         let is_unwritten = is_new || log_start == FIRST_OFFSET && bases.iter().all(|(_, len)| *len == 0);
@@ -344,7 +353,10 @@ impl Loader<'_> {
             epochs,
             adopts_epochs,
             history,
-            transactions: Transactions::default(),
+            producers: Producers::default(),
+            snapshots,
+            aborted: if history.transactions { Noted::read(self.home)? } else { Noted::default() },
+            now: self.clock.wall(),
             recovery: Recovery { clean: self.was_clean || is_new, adopted, ..Recovery::default() },
         })
     }
@@ -388,7 +400,7 @@ impl Loader<'_> {
         if work.recovery.clean && !epochs_are_unknown {
             if let Some(end) = work.segments[last].closed_end()?.filter(|end| *end >= work.recovery_point) {
                 work.end = end;
-                self.rebuild_transactions(work, end)?;
+                self.rebuild_producers(work, end)?;
                 return Ok((last, work.segments[last].size()));
             }
             trace::warn(&self.home.directory, || "was closed, but its last segment has changed since");
@@ -396,10 +408,15 @@ impl Loader<'_> {
         work.recovery.clean &= work.segments[last].size() == 0;
         let from = if epochs_are_unknown { (0, 0) } else { work.start_of_verification()? };
         let start = work.offset_at(from)?;
-        self.rebuild_transactions(work, start)?;
+        // What they say above that may be of what a truncation or a loss of power has taken.
+        work.snapshots.remove_above(self.home, start)?;
+        self.rebuild_producers(work, start)?;
         for index in from.0..work.segments.len() {
             let at = if index == from.0 { from.1 } else { 0 };
-            let found = work.verify_one(index, at)?;
+            if index > from.0 {
+                work.write_snapshot(self.home, index);
+            }
+            let found = work.verify_one(self.home, index, at)?;
             if let Some(stop) = found.stop {
                 self.cut(work, index, &stop)?;
             }
@@ -407,10 +424,10 @@ impl Loader<'_> {
         Ok(from)
     }
 
-    /// The transactions that are open below `end`, where there ever was one.
-    fn rebuild_transactions(&self, work: &mut Work, end: Offset) -> Result<()> {
-        if work.history.transactions {
-            work.rebuild_transactions(self.home, end)?;
+    /// What is known of producers below `end`, where there ever was one.
+    fn rebuild_producers(&self, work: &mut Work, end: Offset) -> Result<()> {
+        if work.history.producers {
+            work.rebuild_producers(self.home, end)?;
         }
         Ok(())
     }
@@ -494,7 +511,7 @@ impl Loader<'_> {
         self.home.sync_directory()?;
         work.end = work.log_start;
         work.recovery.restarted_at = Some(work.log_start);
-        work.transactions = Transactions::default();
+        work.producers = Producers::default();
         Ok(work.log_start)
     }
 
@@ -560,8 +577,23 @@ impl Loader<'_> {
         end: Offset,
         synced: Offset,
     ) -> Result<Loaded> {
-        let Work { mut segments, log_start, contiguous, epochs, history, transactions, recovery, .. } = work;
-        let readers: Vec<_> = segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
+        let Work {
+            mut segments,
+            log_start,
+            contiguous,
+            epochs,
+            history,
+            mut producers,
+            mut snapshots,
+            mut aborted,
+            recovery,
+            ..
+        } = work;
+        let readers = readers_of(&segments);
+        snapshots.tidy(self.home, &readers);
+        if history.transactions && !recovery.clean {
+            aborted.note(self.home, &readers);
+        }
         let sealed = readers.iter().take(readers.len().saturating_sub(1));
         let unsynced = if synced < end { sealed.skip(from.0).cloned().collect() } else { Vec::new() };
         // What the last process had created or renamed: a clean end has synced it, and settling a synced partition.
@@ -571,8 +603,7 @@ impl Loader<'_> {
             Commits::WhenStored => end,
             Commits::ByHost => self.committed.or(found.high_watermark).unwrap_or(log_start).clamp(log_start, end),
         };
-        let mut transactions = transactions;
-        let last_stable = transactions.last_stable(high_watermark).max(log_start);
+        let last_stable = producers.last_stable(high_watermark).max(log_start);
         let view = View { segments: readers, log_start, epochs: epochs.entries().to_vec(), contiguous };
         let marks = Marks { end, high_watermark, last_stable };
         let epoch = epochs.latest().max(history.epoch).unwrap_or_default();
@@ -584,7 +615,9 @@ impl Loader<'_> {
             epochs,
             epoch,
             history,
-            transactions,
+            producers,
+            snapshots,
+            aborted,
             synced,
             unsynced,
             directory_dirty,
@@ -593,9 +626,6 @@ impl Loader<'_> {
     }
 }
 
-impl Inner {
-    /// The transactions that are open or undecided at `end`, from the newest snapshot below it on.
-    pub(super) fn rebuild_transactions(&self, end: Offset) -> Result<Transactions> {
-        rebuild_transactions(&self.home, &self.picture.view().segments, end)
-    }
+pub(super) fn readers_of(segments: &[Segment]) -> Vec<Arc<SegmentReader>> {
+    segments.iter().map(|segment| Arc::clone(segment.reader())).collect()
 }

@@ -37,7 +37,7 @@ impl Partition {
         drop(writer);
         self.inner.changed.notify();
         let offsets = appended?..end;
-        Ok(Appended { offsets, partition: self, generation, append_time: None })
+        Ok(Appended { offsets, duplicate: false, partition: self, generation, append_time: None })
     }
 }
 
@@ -87,6 +87,7 @@ impl Inner {
         for header in set {
             history.gaps |= header.base_offset() != due;
             history.transactions |= header.is_transactional();
+            history.producers |= header.producer_id().is_some();
             due = header.next_offset();
         }
         self.note(writer, history)?;

@@ -286,6 +286,7 @@ impl Inner {
                 writer.unretired.push(segment);
             }
         }
+        self.tidy_snapshots(writer);
         let removed = |(summary, reason): (&SegmentSummary, &RemovalReason)| Removed {
             base_offset: summary.base_offset,
             end_offset: summary.end_offset,

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use super::books::Mark;
 use super::home::base_of;
 use super::read::bounds;
+use super::verify::rebuild_producers;
 use super::view::View;
 use super::{Inner, Partition, Writer};
 use crate::config::Commits;
@@ -122,7 +123,7 @@ impl Inner {
         self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
         self.unsynced_since.store(0, Ordering::Release);
-        self.lower_last_stable(writer, to)?;
+        self.lower_producers(writer, to)?;
         self.picture.lower(to);
         if self.commits == Commits::ByHost {
             self.home.write(Mark::HighWatermark, self.picture.high_watermark())?;
@@ -142,13 +143,17 @@ impl Inner {
         }
     }
 
-    /// What is cut off may have decided a transaction that is open again then: the last stable offset sinks to where
-    /// it was, before anything is cut.
-    fn lower_last_stable(&self, writer: &Writer, to: Offset) -> Result<()> {
+    /// What is known of the producers is what it was at `to`. What is cut off may have decided a transaction that is open
+    /// again then: the last stable offset sinks to where it was, before anything is cut.
+    fn lower_producers(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        if !writer.history.producers {
+            return Ok(());
+        }
+        let (readers, now) = (&self.picture.view().segments, self.clock.wall());
+        let mut producers = rebuild_producers(&self.home, &mut writer.snapshots, readers, to, now)?;
+        let stable = producers.last_stable(self.picture.high_watermark().min(to));
+        *self.producers.lock() = producers;
         if writer.history.transactions {
-            let mut transactions = self.rebuild_transactions(to)?;
-            let stable = transactions.last_stable(self.picture.high_watermark().min(to));
-            *self.transactions.lock() = transactions;
             self.picture.lower_last_stable(stable.max(self.picture.view().log_start.min(to)));
         }
         Ok(())
@@ -211,7 +216,7 @@ impl Inner {
         to: Offset,
         epochs: Epochs,
     ) -> Result<()> {
-        self.home.remove_snapshots_above(to)?;
+        writer.snapshots.remove_above(&self.home, to)?;
         self.home.write_epochs(epochs.entries())?;
         writer.epoch = writer.epoch.max(epochs.latest().unwrap_or_default());
         writer.epochs = epochs;
@@ -223,6 +228,7 @@ impl Inner {
             view.epochs = epochs;
             view.log_start = view.log_start.min(to);
         }));
+        self.note_aborted(writer);
         self.settle_kept(writer, to)
     }
 

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::aborted::Noted;
 use super::append::control_of;
-use super::home::{History, Home, base_of};
-use super::recover::{DamagedRange, Recovery};
-use super::snapshot;
-use super::transactions::Transactions;
+use super::home::{History, Home};
+use super::producers::Producers;
+use super::recover::{DamagedRange, Recovery, readers_of};
+use super::snapshots::Snapshots;
 use crate::epochs::Epochs;
 use crate::error::{Corruption, Error, Result};
 use crate::record::batch::BatchHeader;
@@ -15,7 +16,7 @@ use crate::segment::{
     AbortedTransaction, RecoveryChecks, RecoveryMode, RecoveryOptions, Segment, SegmentReader, SegmentRecovery,
 };
 use crate::trace;
-use crate::types::Offset;
+use crate::types::{Offset, Timestamp};
 
 /// The segments while they are recovered.
 pub(super) struct Work {
@@ -29,7 +30,11 @@ pub(super) struct Work {
     /// Whether batches may bring epochs that the checkpoint does not know.
     pub(super) adopts_epochs: bool,
     pub(super) history: History,
-    pub(super) transactions: Transactions,
+    pub(super) producers: Producers,
+    pub(super) snapshots: Snapshots,
+    pub(super) aborted: Noted,
+    /// The local time, at which all that is loaded counts as heard of.
+    pub(super) now: Timestamp,
     pub(super) recovery: Recovery,
 }
 
@@ -57,7 +62,7 @@ impl Work {
     }
 
     /// Verifies one segment from a byte on, and takes in what its batches say.
-    pub(super) fn verify_one(&mut self, index: usize, from: u64) -> Result<SegmentRecovery> {
+    pub(super) fn verify_one(&mut self, home: &Home, index: usize, from: u64) -> Result<SegmentRecovery> {
         let is_last = index + 1 == self.segments.len();
         let next_base = self.segments.get(index + 1).map(Segment::base_offset);
         let mode = if is_last { RecoveryMode::Active } else { RecoveryMode::Sealed };
@@ -65,14 +70,18 @@ impl Work {
         let mut checks = Checks {
             epochs: &mut self.epochs,
             adopts: self.adopts_epochs,
-            transactions: self.history.transactions.then_some(&mut self.transactions),
+            producers: self.history.producers.then_some(&mut self.producers),
+            now: self.now,
         };
         let Some(segment) = self.segments.get_mut(index) else { return Ok(SegmentRecovery::default()) };
         let base = segment.base_offset();
         let found = segment.recover(&options, &mut checks)?;
         if found.next_offset.is_none() && from > 0 {
             // Not even the batch that verification began with is sound: the ones before it say where the log ends.
-            return self.verify_one(index, 0);
+            if self.history.producers {
+                self.rebuild_producers(home, base)?;
+            }
+            return self.verify_one(home, index, 0);
         }
         self.end = found.next_offset.unwrap_or(base);
         self.recovery.segments_verified += 1;
@@ -92,8 +101,9 @@ impl Work {
 struct Checks<'a> {
     epochs: &'a mut Epochs,
     adopts: bool,
-    /// `None` where no transaction was ever appended.
-    transactions: Option<&'a mut Transactions>,
+    /// `None` where there never was a producer.
+    producers: Option<&'a mut Producers>,
+    now: Timestamp,
 }
 
 impl RecoveryChecks for Checks<'_> {
@@ -104,8 +114,9 @@ impl RecoveryChecks for Checks<'_> {
         bytes: &[u8],
     ) -> std::result::Result<Option<AbortedTransaction>, Corruption> {
         self.check_epoch(header)?;
-        let transactions = self.transactions.as_mut();
-        Ok(transactions.and_then(|transactions| transactions.observe(header, control_of(header, bytes))))
+        let now = self.now;
+        let producers = self.producers.as_mut();
+        Ok(producers.and_then(|producers| producers.observe(header, control_of(header, bytes), now)))
     }
 }
 
@@ -126,68 +137,87 @@ impl Checks<'_> {
 }
 
 impl Work {
-    /// The transactions that are open below `end`. The transaction indexes are compared with what the batches say on
-    /// the way: one that is damaged, or lacks an aborted transaction, is made anew, for records would be shown else.
-    pub(super) fn rebuild_transactions(&mut self, home: &Home, end: Offset) -> Result<()> {
-        let readers: Vec<_> = self.segments.iter().map(|segment| Arc::clone(segment.reader())).collect();
-        let damaged = |reader: &Arc<SegmentReader>| matches!(reader.aborted(), Err(Error::CorruptFile { .. }));
-        let start = if readers.iter().any(damaged) { None } else { newest_snapshot(home, end)? };
-        let (from, mut transactions) = start.unwrap_or_default();
-        for (segment, reader) in self.segments.iter_mut().zip(&readers) {
-            let aborted = observe(&mut transactions, reader, from, end)?;
-            let known = match reader.aborted() {
-                Ok(known) => aborted.iter().all(|entry| known.contains(entry)),
-                Err(Error::CorruptFile { .. }) => false,
-                Err(error) => return Err(error),
-            };
-            if !known {
+    /// What is known of the producers below `end`. The transaction indexes are compared with what the batches say on the
+    /// way: one that lacks an aborted transaction is made anew, for records would be shown else; all of them are read for it
+    /// where one is damaged, or has less than was noted.
+    pub(super) fn rebuild_producers(&mut self, home: &Home, end: Offset) -> Result<()> {
+        let readers = readers_of(&self.segments);
+        let start = if self.lacks_aborted(&readers)? { None } else { self.snapshots.read_newest(home, end)? };
+        let (from, mut producers) = start.unwrap_or_default();
+        producers.loaded(self.now);
+        for index in first_behind(&readers, from)..readers.len() {
+            let Some((segment, reader)) = self.segments.get_mut(index).zip(readers.get(index)) else { break };
+            if index + 1 == readers.len() && (from..end).contains(&reader.base_offset()) {
+                self.snapshots.write(home, reader.base_offset(), &producers);
+            }
+            let aborted = observe(&mut producers, reader, from..end, self.now)?;
+            if self.history.transactions && !is_indexed(reader, &aborted)? {
                 trace::warn(&reader.path(), || "its transaction index is made anew from the batches");
                 segment.replace_transactions(0, &aborted)?;
             }
         }
-        self.transactions = transactions;
+        self.producers = producers;
         Ok(())
+    }
+
+    fn lacks_aborted(&self, readers: &[Arc<SegmentReader>]) -> Result<bool> {
+        for reader in readers.iter().filter(|_| self.history.transactions) {
+            if self.aborted.is_lacking(reader)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A snapshot of the producers as they are where segment number `index` begins, so that the next recovery need not
+    /// read what lies before.
+    pub(super) fn write_snapshot(&mut self, home: &Home, index: usize) {
+        let Some(segment) = self.segments.get(index).filter(|_| self.history.producers) else { return };
+        self.snapshots.write(home, segment.base_offset(), &self.producers);
     }
 }
 
-/// Feeds the batches of a segment from `from` up to `end` to the transactions; answers what was aborted.
+/// Which is the first segment that has something behind `offset`.
+fn first_behind(readers: &[Arc<SegmentReader>], offset: Offset) -> usize {
+    readers.partition_point(|reader| reader.base_offset() <= offset).saturating_sub(1)
+}
+
+/// Whether the segment's transaction index has these.
+fn is_indexed(reader: &SegmentReader, aborted: &[AbortedTransaction]) -> Result<bool> {
+    match reader.aborted() {
+        Ok(known) => Ok(aborted.iter().all(|entry| known.contains(entry))),
+        Err(Error::CorruptFile { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has the producers take in the batches of a segment in a range of offsets; answers what was aborted.
 fn observe(
-    transactions: &mut Transactions,
+    producers: &mut Producers,
     reader: &SegmentReader,
-    from: Offset,
-    end: Offset,
+    range: Range<Offset>,
+    now: Timestamp,
 ) -> Result<Vec<AbortedTransaction>> {
     let mut aborted = Vec::new();
-    reader.for_each_batch(from, end, &mut |header, bytes| {
-        aborted.extend(transactions.observe(header, control_of(header, bytes)));
+    reader.for_each_batch(range.start, range.end, &mut |header, bytes| {
+        aborted.extend(producers.observe(header, control_of(header, bytes), now));
     })?;
     Ok(aborted)
 }
 
-/// The transactions that are open or undecided at `end`: from the newest sound snapshot at or below it, the batches
-/// behind that are walked.
-pub(super) fn rebuild_transactions(home: &Home, readers: &[Arc<SegmentReader>], end: Offset) -> Result<Transactions> {
-    let (from, mut transactions) = newest_snapshot(home, end)?.unwrap_or_default();
-    for reader in readers {
-        observe(&mut transactions, reader, from, end)?;
+/// What is known of the producers below `end`: from the newest sound snapshot at or below it, the batches behind that are
+/// walked.
+pub(super) fn rebuild_producers(
+    home: &Home,
+    snapshots: &mut Snapshots,
+    readers: &[Arc<SegmentReader>],
+    end: Offset,
+    now: Timestamp,
+) -> Result<Producers> {
+    let (from, mut producers) = snapshots.read_newest(home, end)?.unwrap_or_default();
+    producers.loaded(now);
+    for reader in readers.iter().skip(first_behind(readers, from)) {
+        observe(&mut producers, reader, from..end, now)?;
     }
-    Ok(transactions)
-}
-
-/// The newest sound producer snapshot at or below `end`.
-fn newest_snapshot(home: &Home, end: Offset) -> Result<Option<(Offset, Transactions)>> {
-    let mut snapshots: Vec<Offset> = home
-        .list()?
-        .iter()
-        .filter_map(|entry| base_of(&entry.name, ".snapshot"))
-        .filter(|offset| *offset <= end)
-        .collect();
-    snapshots.sort_unstable();
-    for offset in snapshots.into_iter().rev() {
-        let path = home.path(&format!("{:020}.snapshot", offset.0));
-        if let Some(found) = snapshot::read(&*home.storage, &path)? {
-            return Ok(Some((offset, found)));
-        }
-    }
-    Ok(None)
+    Ok(producers)
 }

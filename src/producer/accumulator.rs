@@ -8,6 +8,7 @@ use super::agenda::{Agenda, Key};
 use super::builder::{Settings, WhenFull};
 use super::lane::Lane;
 use super::memory::{Buffer, Memory};
+use super::transactional::Transactional;
 use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
 use crate::node::{Node, Timed};
@@ -20,6 +21,8 @@ pub(super) struct Accumulator {
     pub(super) settings: Settings,
     memory: Arc<Memory>,
     agenda: Agenda,
+    /// Whose records are those of transactions.
+    pub(super) transactional: Option<Arc<Transactional>>,
     failures: Mutex<Failures>,
 }
 
@@ -33,9 +36,10 @@ struct Failures {
 }
 
 impl Accumulator {
-    pub(super) fn new(node: Arc<Node>, settings: Settings) -> Arc<Self> {
+    pub(super) fn new(node: Arc<Node>, settings: Settings, transactional: Option<Arc<Transactional>>) -> Arc<Self> {
         Arc::new(Self {
             node,
+            transactional,
             memory: Memory::new(settings.memory_bytes, settings.batch_bytes),
             agenda: Agenda::new(settings.linger),
             failures: Mutex::default(),
@@ -80,9 +84,18 @@ impl Accumulator {
 
     /// A batch was not stored.
     pub(super) fn failed(&self, error: &Error) {
+        if let Some(transactional) = &self.transactional {
+            transactional.failed(error);
+        }
         let mut failures = self.failures.lock();
         failures.count += 1;
         failures.last = Some(error.clone());
+    }
+
+    /// Nobody is to be told of what has failed so far.
+    pub(super) fn forget_failures(&self) {
+        let mut failures = self.failures.lock();
+        failures.told = failures.count;
     }
 
     /// How many failures were answered for so far.

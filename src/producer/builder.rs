@@ -146,9 +146,15 @@ impl ProducerBuilder {
     /// # Errors
     /// [`Error::InvalidConfig`], [`Error::CodecDisabled`] where the codec is compiled out, [`Error::Closed`].
     pub fn open(self) -> Result<Producer> {
+        let (node, settings) = self.checked()?;
+        Ok(Producer::new(node, settings, None))
+    }
+
+    /// The settings, where they go together.
+    pub(super) fn checked(self) -> Result<(Arc<Node>, Settings)> {
         self.settings.check()?;
         self.node.check_open()?;
-        Ok(Producer::new(self.node, self.settings))
+        Ok((self.node, self.settings))
     }
 }
 

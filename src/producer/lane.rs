@@ -20,6 +20,7 @@ use super::agenda::Key;
 use super::delivery::{Batch, Delivery, Placed};
 use super::memory::Buffer;
 use crate::error::{Error, Result};
+use crate::machine::ProducerIdentity;
 #[cfg(mutants)]
 use crate::mutants;
 use crate::node::Topic;
@@ -27,7 +28,7 @@ use crate::partition::{Appended, Partition, Receipt};
 use crate::record::builder::{BatchBuilder, Record};
 use crate::sync::Mutex;
 use crate::trace;
-use crate::types::{Acks, Compression, Timestamp, TopicId};
+use crate::types::{Acks, Compression, Sequence, Timestamp, TopicId, TopicPartition};
 
 /// One partition, as one producer sees it.
 pub(super) struct Lane {
@@ -54,6 +55,8 @@ struct Sending {
     seen_at: Option<u64>,
     /// The last append, until it is known to be stored.
     last: Option<Receipt>,
+    /// Whose transaction the partition is in, and the sequence of the next record of that.
+    entered: Option<(ProducerIdentity, Sequence)>,
     /// A batch that the next one overtakes.
     #[cfg(mutants)]
     delayed: Option<Open>,
@@ -236,6 +239,8 @@ impl Lane {
     fn append(&self, sending: &mut Sending, open: &mut Open) -> Result<Placed> {
         self.check_topic(sending)?;
         let builder = &mut open.buffer.builder;
+        let records = u32::try_from(builder.len()).unwrap_or(u32::MAX);
+        self.enter(sending, builder)?;
         let appended = match self.partition.append(builder) {
             // Compression can make bytes more.
             Err(Error::BatchTooLarge { limit, .. })
@@ -248,7 +253,34 @@ impl Lane {
         };
         let placed = placed(&appended.map_err(|error| self.explain(error))?);
         sending.last = Some(placed.receipt);
+        if let Some((_, next)) = &mut sending.entered {
+            *next = next.plus(records);
+        }
         Ok(placed)
+    }
+
+    /// Makes the batch the next one of the open transaction, where there is to be one.
+    fn enter(&self, sending: &mut Sending, builder: &mut BatchBuilder) -> Result<()> {
+        let Some(transactional) = &self.accumulator.transactional else { return Ok(()) };
+        let known = sending.entered.map(|(producer, _)| producer);
+        let producer = transactional.enter(&self.accumulator.node, known, || self.name())?;
+        let (_, next) = *match &mut sending.entered {
+            Some(entered) if entered.0 == producer => entered,
+            other => other.insert((producer, Sequence(0))),
+        };
+        builder.producer(producer.id, producer.epoch, next);
+        builder.transactional(true);
+        Ok(())
+    }
+
+    /// The partition, where records are open that are in no transaction yet.
+    pub(super) fn to_enter(&self, producer: ProducerIdentity) -> Option<TopicPartition> {
+        let is_in = self.send.lock().entered.is_some_and(|(entered, _)| entered == producer);
+        (!is_in && self.fill.lock().is_some()).then(|| self.name())
+    }
+
+    fn name(&self) -> TopicPartition {
+        TopicPartition { topic: self.topic.to_string(), partition: self.number }
     }
 
     /// Refuses where the topic is gone, also where another has its name now.

@@ -26,6 +26,8 @@ mod routes;
 mod sticky;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod transactional;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -38,11 +40,13 @@ use crate::record::builder::Record;
 pub use builder::{ProducerBuilder, WhenFull};
 pub use delivery::{Delivery, Stored};
 pub use partitioner::{Choice, Murmur2, Partitioner, Spread, murmur2};
+pub use transaction::{Transaction, TransactionalProducer, TransactionalProducerBuilder};
 
 use accumulator::Accumulator;
 use builder::Settings;
 use lane::{Pushed, Sent};
 use routes::{Route, Routes};
+use transactional::Transactional;
 
 /// Sends records to topics.
 ///
@@ -81,8 +85,8 @@ pub struct Producer {
 }
 
 impl Producer {
-    fn new(node: Arc<Node>, settings: Settings) -> Self {
-        let accumulator = Accumulator::new(node, settings);
+    fn new(node: Arc<Node>, settings: Settings, transactional: Option<Arc<Transactional>>) -> Self {
+        let accumulator = Accumulator::new(node, settings, transactional);
         let weak = Arc::downgrade(&accumulator);
         let timed: Weak<dyn Timed> = weak;
         accumulator.node.register(timed);

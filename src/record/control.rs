@@ -44,7 +44,7 @@ pub enum ControlRecord {
 
 impl ControlRecord {
     /// Reads a control record; the error is what is wrong with it.
-    pub(super) fn parse(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, &'static str> {
+    pub(crate) fn parse(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, &'static str> {
         let key = key.ok_or("a control record has a key")?;
         let [v0, v1, t0, t1, ..] = *key else { return Err("a control record's key has 4 bytes or more") };
         if i16::from_be_bytes([v0, v1]) < 0 {
@@ -79,6 +79,19 @@ pub enum Outcome {
     Committed,
     /// Its records are skipped by readers of committed records.
     Aborted,
+}
+
+/// By which rule a partition takes a transaction marker. Its bytes are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransactionVersion {
+    /// The marker carries the producer's epoch, or a later one that fences it.
+    V1,
+    /// The marker's epoch is later than that of the transaction's records, so that nothing of this transaction can be
+    /// taken for a part of the next (Kafka: `transaction.version` 2, KIP-890). One that comes again is answered without
+    /// being written.
+    #[default]
+    V2,
 }
 
 /// What a transaction marker says.

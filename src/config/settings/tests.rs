@@ -59,6 +59,7 @@ fn any_change() -> impl Strategy<Value = Change> {
         change(any_millis(), TopicConfig::flush_interval),
         change(any_millis(), TopicConfig::checkpoint_interval),
         change(any_millis(), TopicConfig::idle_after),
+        change(any_millis(), TopicConfig::producer_id_expiration),
     ])
 }
 

@@ -1,0 +1,96 @@
+//! How many aborted transactions the index of each segment has: `aborted.taffrail`, version 1, a file of ours.
+//!
+//! ```text
+//!   0  8  a segment's base, big-endian │ 8  4  how many entries its transaction index has at least │ the next segment
+//! ```
+//!
+//! A transaction index that is missing looks like one that was never due, and records of aborted transactions would be
+//! shown. The batches would tell, but an open does not read them all. So it is noted here at each roll and at close; an
+//! open that finds less makes the indexes anew from the batches. It is a hint, and is not synced: where it is missing,
+//! the indexes are taken as they are, as Kafka takes them. It stands only where there was an abort.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::{Inner, Writer};
+use crate::error::{Error, Result};
+use crate::segment::SegmentReader;
+use crate::storage::checkpoint::{self, own};
+use crate::trace;
+use crate::types::Offset;
+
+const NAME: &str = "aborted.taffrail";
+const VERSION: u16 = 1;
+const ENTRY_BYTES: usize = 12;
+/// A million segments.
+const BYTES_MAX: u64 = ENTRY_BYTES as u64 * 1_000_000;
+
+/// What is noted, by the segment's base.
+#[derive(Debug, Default)]
+pub(super) struct Noted(BTreeMap<Offset, u32>);
+
+impl Noted {
+    /// What was noted last; nothing where that is damaged.
+    pub(super) fn read(home: &Home) -> Result<Self> {
+        match checkpoint::read_own(&*home.storage, &home.path(NAME), VERSION, BYTES_MAX) {
+            Ok(bytes) => Ok(Self::parse(&bytes.unwrap_or_default())),
+            Err(Error::CorruptFile { path, reason }) => {
+                trace::warn(&path, || format!("is ignored: {reason}"));
+                Ok(Self::default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
+        let entry = |[o0, o1, o2, o3, o4, o5, o6, o7, c0, c1, c2, c3]: &[u8; ENTRY_BYTES]| {
+            let base = u64::from_be_bytes([*o0, *o1, *o2, *o3, *o4, *o5, *o6, *o7]);
+            (Offset(base), u32::from_be_bytes([*c0, *c1, *c2, *c3]))
+        };
+        Self(entries.iter().map(entry).collect())
+    }
+
+    fn render(&self) -> Vec<u8> {
+        let entry = |(base, count): (&Offset, &u32)| [&base.0.to_be_bytes()[..], &count.to_be_bytes()].concat();
+        self.0.iter().flat_map(entry).collect()
+    }
+
+    /// Whether the index of a segment has less than was noted of it, or cannot be read.
+    pub(super) fn is_lacking(&self, reader: &SegmentReader) -> Result<bool> {
+        match reader.aborted() {
+            Ok(found) => Ok(self.0.get(&reader.base_offset()).is_some_and(|count| found.len() < *count as usize)),
+            Err(Error::CorruptFile { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes what the index of the last segment has now, and forgets segments that are gone. What fails is traced.
+    pub(super) fn note(&mut self, home: &Home, segments: &[Arc<SegmentReader>]) {
+        let Some(last) = segments.last() else { return };
+        let Ok(found) = last.aborted() else { return };
+        let before = self.0.clone();
+        let is_there = |base: &Offset| segments.binary_search_by_key(base, |segment| segment.base_offset()).is_ok();
+        self.0.retain(|base, _| is_there(base));
+        match u32::try_from(found.len()) {
+            Ok(0) => self.0.remove(&last.base_offset()),
+            count => self.0.insert(last.base_offset(), count.unwrap_or(u32::MAX)),
+        };
+        if self.0 != before
+            && let Err(error) = home.write_hint(NAME, &own::frame(VERSION, &self.render()))
+        {
+            trace::warn(&home.path(NAME), || format!("is left out: {error}"));
+            self.0 = before;
+        }
+    }
+}
+
+impl Inner {
+    /// Notes what the index of the active segment has.
+    pub(super) fn note_aborted(&self, writer: &mut Writer) {
+        if writer.history.transactions {
+            writer.aborted.note(&self.home, &self.picture.view().segments);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What producers add to an append: their batches are checked before, and taken in after; and the markers that end
+//! transactions.
+//!
+//! ```text
+//!   client        duplicate? epoch, sequence, transaction            coordinator   epoch, transaction
+//!   marker        epoch, coordinator's epoch, by its version          replica       nothing
+//! ```
+//!
+//! What is answered here is answered before anything rolls, is written, or is made durable.
+
+use std::collections::BTreeMap;
+
+use super::append::control_of;
+use super::producers::{Duplicate, LastRecord, Origin};
+use super::{Appended, Inner, Partition, Writer};
+use crate::error::{Error, Result};
+use crate::record::batch::BatchHeader;
+use crate::record::builder::BatchBuilder;
+use crate::record::control::{Marker, TransactionVersion, marker_batch};
+use crate::types::ProducerId;
+
+/// What a sealed batch is checked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Check<'a> {
+    Batch(Origin),
+    Marker(&'a Marker, TransactionVersion),
+}
+
+impl Partition {
+    /// Ends the transaction of a producer here: its records become visible, or are skipped by readers of committed
+    /// records. The marker takes an offset of its own. Without an open transaction it leaves the producer's epoch and the
+    /// coordinator's all the same, and ends nothing.
+    ///
+    /// By [`TransactionVersion::V2`] a marker that is there already is answered as a duplicate, and nothing is written; the
+    /// offsets are empty then.
+    ///
+    /// A log of several partitions does this itself, for its transactions. A host that decides on transactions of its own
+    /// does it here.
+    ///
+    /// # Errors
+    /// Nothing is written on: [`Error::ProducerFenced`] where the epoch is earlier than the
+    /// known one, or (V2) is that of the open transaction's records; [`Error::CoordinatorFenced`]
+    /// where a later coordinator has written a marker; besides, what [`Partition::append`] answers about the partition.
+    #[doc(alias = "WriteTxnMarkers")]
+    pub fn append_marker(&self, marker: &Marker, version: TransactionVersion) -> Result<Appended<'_>> {
+        self.inner.check_writable()?;
+        let mut bytes = marker_batch(marker);
+        let header = BatchHeader::parse(&bytes).map_err(|_| NOT_A_PRODUCER)?;
+        self.append_bytes(Check::Marker(marker, version), None, header, &mut bytes)
+    }
+
+    /// Appends a batch of a coordinator, which is asked for the epoch of its producer alone, where it has one.
+    ///
+    /// # Errors
+    /// As [`Partition::append`].
+    pub(crate) fn append_coordinator(&self, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
+        self.append_builder(Check::Batch(Origin::Coordinator), None, batch)
+    }
+}
+
+const NOT_A_PRODUCER: Error = Error::InvalidRecord("the producer id and epoch of a marker are not negative");
+
+impl Inner {
+    /// Answers where a batch need not be written, because it is there.
+    pub(super) fn check_producer(&self, check: Check<'_>, header: &BatchHeader) -> Result<Option<Duplicate>> {
+        match check {
+            Check::Batch(_) if header.producer_id().is_none() => Ok(None),
+            Check::Batch(origin) => self.producers.lock().check(header, origin),
+            Check::Marker(marker, version) => {
+                let is_due = self.producers.lock().check_marker(marker, version)?;
+                let end = self.picture.end();
+                Ok((!is_due).then_some(Duplicate { offsets: end..end, timestamp: None }))
+            }
+        }
+    }
+
+    /// Takes in batches that are written; an abort's index entry stands before any mark passes it.
+    pub(super) fn observe(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
+        let now = self.clock.wall();
+        let mut position = 0_usize;
+        let mut producers = self.producers.lock();
+        for header in headers {
+            let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
+            let batch = bytes.get(position..position.saturating_add(size)).unwrap_or_default();
+            position = position.saturating_add(size);
+            if let Some(aborted) = producers.observe(header, control_of(header, batch), now) {
+                writer.active.append_aborted(aborted).map_err(|error| self.poison(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last record of each producer that is known: what compaction has to leave so that it stays known.
+    #[expect(dead_code, reason = "for compaction")]
+    pub(super) fn active_producers(&self) -> BTreeMap<ProducerId, LastRecord> {
+        self.producers.lock().last_records()
+    }
+}
