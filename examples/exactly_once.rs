@@ -15,15 +15,27 @@ pub(crate) mod exactly_once;
 #[path = "shared/flights.rs"]
 pub(crate) mod flights;
 
-use std::error::Error;
+#[path = "shared/program.rs"]
+pub(crate) mod program;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
+
+use program::Outcome;
+
+pub(crate) const USAGE: &str = "\
+usage: exactly_once [--rounds N]
+
+Counts the flights of examples/data in a child process that is killed N times (12), and checks what it has counted.";
 
 const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/flights.jsonl");
 const ROUNDS: u64 = 12;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+fn main() -> ExitCode {
+    program::run(USAGE, std::env::args().skip(1), work)
+}
+
+fn work(arguments: Vec<String>) -> Outcome<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--count", directory] => exactly_once::count(Path::new(directory)),
         ["--rounds", rounds] => run(rounds.parse().map_err(|_| "--rounds needs a number")?),
@@ -32,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn run(rounds: u64) -> Result<(), Box<dyn Error>> {
+fn run(rounds: u64) -> Outcome<()> {
     let temporary = tempfile::tempdir()?;
     let directory: PathBuf = temporary.path().join("log");
     let this = std::env::current_exe()?;

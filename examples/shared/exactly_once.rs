@@ -16,7 +16,7 @@ use taffrail::{Isolation, Log, Offset, Polled, Record, Retention, TopicConfig, T
 
 use crate::flights;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const INPUT: &str = "flights";
 const RESULTS: &str = "delays";

@@ -19,7 +19,7 @@ use super::slot::Slot;
 use crate::clock::{Clock, Moment, Now};
 use crate::controller::{Action, Command, Controller, Reply};
 use crate::error::{Error, Result};
-use crate::machine::{Applied, Journaled};
+use crate::machine::{Applied, Journaled, Machine};
 use crate::partition::{Books, Partition, Receipt};
 use crate::quorum::record::Record as JournalRecord;
 use crate::quorum::{Journal, MetadataQuorum, Output, PersistSeq, Solo};

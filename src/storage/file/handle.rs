@@ -493,7 +493,7 @@ mod tests {
         let file = fs::File::options().read(true).write(true).open(path).expect("opened");
         let metadata = file.metadata().expect("metadata");
         let opened = Opened { file, metadata, is_writable: true };
-        Handle::new(&Arc::new(Pool::new(1)), path, opened, 0, false)
+        Handle::new(&Arc::new(Pool::new(1)), &Base::now(), path, opened, 0, false)
     }
 
     /// A file that may only be read once said of the first write that its descriptor is bad.
@@ -505,7 +505,7 @@ mod tests {
         let file = fs::File::open(&path).expect("opened");
         let metadata = file.metadata().expect("metadata");
         let opened = Opened { file, metadata, is_writable: false };
-        let file = Handle::new(&Arc::new(Pool::new(1)), &path, opened, 0, false);
+        let file = Handle::new(&Arc::new(Pool::new(1)), &Base::now(), &path, opened, 0, false);
         let denied = |outcome: io::Result<()>| {
             let error = outcome.expect_err("nothing may be written");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
