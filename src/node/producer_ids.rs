@@ -14,7 +14,6 @@ use crate::types::ProducerId;
 #[derive(Debug, Default)]
 pub(super) struct ProducerIds(Range<i64>);
 
-#[allow(dead_code, reason = "the first producer with an id is the one that this is made for")]
 impl Node {
     /// An id that no producer ever had. Once in [`PRODUCER_IDS_PER_BLOCK`] calls it waits for a sync of the catalogue.
     pub(crate) fn producer_id(&self) -> Result<ProducerId> {
