@@ -213,8 +213,9 @@ impl Inner {
         }
         self.roll_for(writer, start, bytes.len() as u64, std::slice::from_ref(&header))?;
         if header.producer_id().is_some() {
+            self.expect_producers(writer);
             let transactions = writer.history.transactions || header.is_transactional();
-            self.note(writer, History { producers: true, transactions, ..writer.history })?;
+            self.note(writer, History { transactions, ..writer.history })?;
         }
         self.write(writer, bytes, std::slice::from_ref(&header))?;
         Ok(start..header.next_offset())
@@ -249,14 +250,30 @@ impl Inner {
         if history == writer.history {
             return Ok(());
         }
-        if history.producers && !writer.history.producers {
-            self.write_first_snapshot(writer);
-        }
         self.home.write_history(history)?;
         writer.history = history;
+        self.history_due.store(false, Ordering::Release);
         self.transactional.store(history.transactions, Ordering::Release);
         if history.gaps && self.picture.view().contiguous {
             self.picture.publish(self.next_view(|view| view.contiguous = false));
+        }
+        Ok(())
+    }
+
+    /// A batch of a producer is to be written. That it becomes durable can wait for a sync.
+    pub(super) fn expect_producers(&self, writer: &mut Writer) {
+        if !writer.history.producers {
+            self.write_first_snapshot(writer);
+            writer.history.producers = true;
+            self.history_due.store(true, Ordering::Release);
+        }
+    }
+
+    /// Makes durable that there are producers, before anything of theirs counts as synced.
+    pub(super) fn settle_history(&self, writer: &Writer) -> Result<()> {
+        if self.history_due.load(Ordering::Acquire) {
+            self.home.write_history(writer.history)?;
+            self.history_due.store(false, Ordering::Release);
         }
         Ok(())
     }
@@ -360,6 +377,7 @@ impl Inner {
     /// A synced partition has everything on the disk before the next segment takes a record.
     fn sync_before_roll(&self, writer: &mut Writer) -> Result<()> {
         let end = self.picture.end();
+        self.settle_history(writer)?;
         for segment in writer.unsynced.drain(..) {
             segment.sync().map_err(|error| self.poison(error))?;
         }

@@ -11,6 +11,7 @@
 //!   high watermark, whoever waits and whoever writes gets the failure, until [`Partition::reopen`] has read
 //!   everything anew. A note in the directory has the next process do so too.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -143,11 +144,29 @@ impl Partition {
 impl Inner {
     /// Syncs up to a mark that was taken in a generation of the shared sync.
     pub(super) fn sync_to(&self, offset: Offset, generation: u64) -> Result<()> {
+        if self.history_due.load(Ordering::Acquire) {
+            self.settle_history_first()?;
+        }
         let publish = |end| {
             self.stored_synced(Offset(end));
             self.changed.notify();
         };
         self.sync.sync_to(offset.0, generation, || self.run_sync(), publish, || self.writer.lock())
+    }
+
+    /// A disk that is full for a small file fences nothing.
+    fn settle_history_first(&self) -> Result<()> {
+        let writer = self.writer.lock();
+        self.check_writable()?;
+        self.settle_history(&writer).map_err(|error| {
+            if !is_full(&error) {
+                return self.poison(error);
+            }
+            if self.unsynced_since.load(Ordering::Relaxed) > 0 {
+                self.unsynced_since.store(self.clock.monotonic().0.saturating_add(1), Ordering::Release);
+            }
+            error
+        })
     }
 
     /// Syncs all that was appended when it is called, as far as it is not taken back meanwhile. What is appended
@@ -224,6 +243,7 @@ impl Inner {
                 return Err(self.poison(error));
             }
         }
+        self.settle_history(writer).map_err(|error| self.poison(error))?;
         self.unsynced_since.store(0, Ordering::Release);
         let (sealed, active) = (writer.unsynced.clone(), Some(Arc::clone(writer.active.reader())));
         let directory = writer.directory_dirty.then(|| names_of(writer));
@@ -237,6 +257,7 @@ impl Inner {
             let mut writer = self.writer.lock();
             self.check_writable()?;
             let directory = writer.directory_dirty.then(|| names_of(&writer));
+            self.settle_history(&writer)?;
             let snapshots = writer.snapshots.take_unsynced();
             // An append that failed may have left an empty segment that begins behind the end.
             let end = writer.active.base_offset().min(self.picture.end());
@@ -329,6 +350,7 @@ impl Inner {
         let end = self.picture.end();
         let was_cut = writer.active.cut_window()?;
         writer.active.seal()?;
+        self.settle_history(writer)?;
         self.write_snapshot(writer, end);
         let is_synced = self.sync.synced() >= end.0 && writer.unsynced.is_empty() && !writer.directory_dirty;
         // Of ten thousand partitions most are idle: what nobody has written to needs no sync.
@@ -352,6 +374,11 @@ impl Inner {
         self.home.sync_directory()?;
         self.home.write_epochs(writer.epochs.entries())
     }
+}
+
+fn is_full(error: &Error) -> bool {
+    let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    matches!(error, Error::Io { source, .. } if full(source.kind()))
 }
 
 /// Changes when a name in the directory does.

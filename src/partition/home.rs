@@ -30,7 +30,8 @@
 //!   1  4  the highest leader epoch that was ever begun, big-endian; absent: the last of the epoch checkpoint
 //! ```
 //!
-//! A bit is set, and synced, before the first such batch is written. Where the file is missing beside segments
+//! A bit is set, and synced, before the first such batch is written; bit 2 before the recovery point passes it, since what
+//! lies behind that is read by a recovery. Where the file is missing beside segments
 //! (a directory copied from a broker) all count as set. The epoch is noted before the epoch checkpoint loses it: there
 //! an epoch without a record goes with the end of the log, as Kafka wants it, and its number must not be given again.
 //!

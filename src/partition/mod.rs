@@ -145,6 +145,8 @@ struct Inner {
     picture: Picture,
     writer: Mutex<Writer>,
     sync: SharedSync,
+    /// What the history says of producers is not on the disk yet: it is before a sync counts.
+    history_due: AtomicBool,
     /// Set once a transactional batch is in the log; until then the last stable offset is the high watermark.
     transactional: AtomicBool,
     /// The writer's to change, and the sync's, where a decided transaction is forgotten.

@@ -183,6 +183,7 @@ impl PartitionBuilder {
             picture: Picture::new(view, marks),
             writer: Mutex::new(writer),
             sync: SharedSync::new(synced.0),
+            history_due: AtomicBool::new(false),
             transactional: AtomicBool::new(history.transactions),
             producers: Mutex::new(producers),
             changed: Event::new(),
@@ -274,6 +275,7 @@ impl Partition {
         *inner.producers.lock() = producers;
         writer.snapshots = snapshots;
         writer.aborted = aborted;
+        inner.history_due.store(false, Ordering::Release);
         inner.transactional.store(history.transactions, Ordering::Release);
         inner.committed.fetch_min(marks.end.0, Ordering::AcqRel);
         inner.unsynced_since.store(0, Ordering::Release);

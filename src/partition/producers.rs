@@ -191,6 +191,10 @@ impl Producers {
         }
     }
 
+    pub(super) fn knows(&self, id: ProducerId) -> bool {
+        self.known.contains_key(&id)
+    }
+
     /// All of them, by id.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (ProducerId, &Producer)> {
         self.known.iter().map(|(id, producer)| (*id, producer))

@@ -7,7 +7,7 @@ use super::{Appended, Health, Inner, Partition};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::sync::{Arc, Signal};
-use crate::types::{Offset, Timestamp};
+use crate::types::{Offset, ProducerId, Timestamp};
 
 /// An append, to be asked after later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,11 @@ impl Partition {
     /// Whether [`Self::check_record`] asks for a key.
     pub(crate) fn needs_keys(&self) -> bool {
         self.inner.settings.compacts()
+    }
+
+    /// Whether anything is known of this producer.
+    pub(crate) fn knows_producer(&self, id: ProducerId) -> bool {
+        self.inner.producers.lock().knows(id)
     }
 
     /// The largest batch that it takes, in bytes.

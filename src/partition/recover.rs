@@ -411,6 +411,7 @@ impl Loader<'_> {
         // What they say above that may be of what a truncation or a loss of power has taken.
         work.snapshots.remove_above(self.home, start)?;
         self.rebuild_producers(work, start)?;
+        let knew_producers = work.history.producers;
         for index in from.0..work.segments.len() {
             let at = if index == from.0 { from.1 } else { 0 };
             if index > from.0 {
@@ -420,6 +421,9 @@ impl Loader<'_> {
             if let Some(stop) = found.stop {
                 self.cut(work, index, &stop)?;
             }
+        }
+        if work.history.producers && !knew_producers {
+            self.home.write_history(work.history)?;
         }
         Ok(from)
     }

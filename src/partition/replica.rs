@@ -87,8 +87,11 @@ impl Inner {
         for header in set {
             history.gaps |= header.base_offset() != due;
             history.transactions |= header.is_transactional();
-            history.producers |= header.producer_id().is_some();
             due = header.next_offset();
+        }
+        if set.iter().any(|header| header.producer_id().is_some()) {
+            self.expect_producers(writer);
+            history.producers = true;
         }
         self.note(writer, history)?;
         if epochs != writer.epochs {

@@ -235,6 +235,7 @@ impl Inner {
     /// The segment that was cut is synced. A synced partition syncs what is kept before it too, for nobody may be left who
     /// asks for it; so what is kept is stored.
     fn settle_kept(&self, writer: &mut Writer, to: Offset) -> Result<()> {
+        self.settle_history(writer)?;
         if self.is_synced() {
             for segment in writer.unsynced.drain(..) {
                 segment.sync()?;

@@ -70,12 +70,14 @@ impl Work {
         let mut checks = Checks {
             epochs: &mut self.epochs,
             adopts: self.adopts_epochs,
-            producers: self.history.producers.then_some(&mut self.producers),
+            producers: &mut self.producers,
+            sees_producers: self.history.producers,
             now: self.now,
         };
         let Some(segment) = self.segments.get_mut(index) else { return Ok(SegmentRecovery::default()) };
         let base = segment.base_offset();
         let found = segment.recover(&options, &mut checks)?;
+        self.history.producers |= checks.sees_producers;
         if found.next_offset.is_none() && from > 0 {
             // Not even the batch that verification began with is sound: the ones before it say where the log ends.
             if self.history.producers {
@@ -101,8 +103,9 @@ impl Work {
 struct Checks<'a> {
     epochs: &'a mut Epochs,
     adopts: bool,
-    /// `None` where there never was a producer.
-    producers: Option<&'a mut Producers>,
+    producers: &'a mut Producers,
+    /// Whether there ever was one.
+    sees_producers: bool,
     now: Timestamp,
 }
 
@@ -114,9 +117,11 @@ impl RecoveryChecks for Checks<'_> {
         bytes: &[u8],
     ) -> std::result::Result<Option<AbortedTransaction>, Corruption> {
         self.check_epoch(header)?;
-        let now = self.now;
-        let producers = self.producers.as_mut();
-        Ok(producers.and_then(|producers| producers.observe(header, control_of(header, bytes), now)))
+        if header.producer_id().is_none() {
+            return Ok(None);
+        }
+        self.sees_producers = true;
+        Ok(self.producers.observe(header, control_of(header, bytes), self.now))
     }
 }
 

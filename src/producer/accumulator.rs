@@ -13,12 +13,14 @@ use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
 use crate::node::{Node, Timed};
 use crate::sync::{self, Mutex, Signal};
-use crate::types::Acks;
+use crate::types::{Acks, ProducerId};
 
 /// The shared part of a producer.
 pub(super) struct Accumulator {
     pub(super) node: Arc<Node>,
     pub(super) settings: Settings,
+    /// Of an idempotent producer.
+    pub(super) producer_id: Option<ProducerId>,
     memory: Arc<Memory>,
     agenda: Agenda,
     /// Whose records are those of transactions.
@@ -36,13 +38,19 @@ struct Failures {
 }
 
 impl Accumulator {
-    pub(super) fn new(node: Arc<Node>, settings: Settings, transactional: Option<Arc<Transactional>>) -> Arc<Self> {
+    pub(super) fn new(
+        node: Arc<Node>,
+        settings: Settings,
+        producer_id: Option<ProducerId>,
+        transactional: Option<Arc<Transactional>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             node,
             transactional,
             memory: Memory::new(settings.memory_bytes, settings.batch_bytes),
             agenda: Agenda::new(settings.linger),
             failures: Mutex::default(),
+            producer_id,
             settings,
         })
     }

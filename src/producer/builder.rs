@@ -49,6 +49,7 @@ pub struct ProducerBuilder {
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) acks: Acks,
+    pub(super) idempotent: bool,
     pub(super) linger: Duration,
     pub(super) batch_bytes: usize,
     pub(super) memory_bytes: usize,
@@ -63,6 +64,7 @@ impl ProducerBuilder {
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let settings = Settings {
             acks: Acks::All,
+            idempotent: true,
             linger: Duration::ZERO,
             batch_bytes: 16 << 10,
             memory_bytes: 32 << 20,
@@ -83,6 +85,17 @@ impl ProducerBuilder {
     ///   [`Delivery`](crate::Delivery) of a record that was not written has no offset to answer, so it answers the error.
     pub fn acks(mut self, acks: Acks) -> Self {
         self.settings.acks = acks;
+        self
+    }
+
+    /// Whether the producer numbers its batches in each partition, so that none is stored twice or out of order, also where
+    /// an append is tried again. Default: yes, as in Kafka; with any [`Acks`] (Kafka asks for all of them).
+    ///
+    /// It costs next to nothing. The first batch of a partition that never had one of an idempotent producer waits for a
+    /// sync of a small file.
+    #[doc(alias = "enable.idempotence")]
+    pub fn idempotent(mut self, idempotent: bool) -> Self {
+        self.settings.idempotent = idempotent;
         self
     }
 
@@ -144,10 +157,12 @@ impl ProducerBuilder {
     /// Opens the producer.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`], [`Error::CodecDisabled`] where the codec is compiled out, [`Error::Closed`].
+    /// [`Error::InvalidConfig`], [`Error::CodecDisabled`] where the codec is compiled out, [`Error::Closed`]; what the
+    /// log's catalogue answers where it cannot give an id to an idempotent producer.
     pub fn open(self) -> Result<Producer> {
         let (node, settings) = self.checked()?;
-        Ok(Producer::new(node, settings, None))
+        let producer_id = settings.idempotent.then(|| node.producer_id()).transpose()?;
+        Ok(Producer::new(node, settings, producer_id, None))
     }
 
     /// The settings, where they go together.

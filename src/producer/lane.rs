@@ -19,6 +19,7 @@ use super::accumulator::Accumulator;
 use super::agenda::Key;
 use super::delivery::{Batch, Delivery, Placed};
 use super::memory::Buffer;
+use super::sequences::Sequences;
 use crate::error::{Error, Result};
 use crate::machine::ProducerIdentity;
 #[cfg(mutants)]
@@ -57,6 +58,8 @@ struct Sending {
     last: Option<Receipt>,
     /// Whose transaction the partition is in, and the sequence of the next record of that.
     entered: Option<(ProducerIdentity, Sequence)>,
+    /// Of an idempotent producer, from its first batch here on.
+    sequences: Option<Sequences>,
     /// A batch that the next one overtakes.
     #[cfg(mutants)]
     delayed: Option<Open>,
@@ -238,25 +241,55 @@ impl Lane {
 
     fn append(&self, sending: &mut Sending, open: &mut Open) -> Result<Placed> {
         self.check_topic(sending)?;
-        let builder = &mut open.buffer.builder;
+        let appended = self.append_in_order(sending, open).map_err(|error| self.explain(error))?;
+        let placed = placed(&appended);
+        sending.last = Some(placed.receipt);
+        Ok(placed)
+    }
+
+    /// Appends a batch behind the ones before, as the producer's next where that is idempotent.
+    fn append_in_order(&self, sending: &mut Sending, open: &mut Open) -> Result<Appended<'_>> {
+        let compression = open.compression;
+        let append = |builder: &mut BatchBuilder| self.append_fitting(builder, compression);
+        if self.accumulator.transactional.is_some() {
+            return self.append_in_transaction(sending, &mut open.buffer.builder, append);
+        }
+        let Some(id) = self.accumulator.producer_id else { return append(&mut open.buffer.builder) };
+        let node = &self.accumulator.node;
+        let sequences = match &mut sending.sequences {
+            Some(sequences) => sequences,
+            unnumbered => unnumbered.insert(Sequences::begin(id, node, &self.partition)?),
+        };
+        sequences.append(node, &self.partition, &mut open.buffer.builder, append)
+    }
+
+    /// Appends a batch as the next one of the open transaction.
+    fn append_in_transaction<'l>(
+        &'l self,
+        sending: &mut Sending,
+        builder: &mut BatchBuilder,
+        append: impl FnOnce(&mut BatchBuilder) -> Result<Appended<'l>>,
+    ) -> Result<Appended<'l>> {
         let records = u32::try_from(builder.len()).unwrap_or(u32::MAX);
         self.enter(sending, builder)?;
-        let appended = match self.partition.append(builder) {
-            // Compression can make bytes more.
+        let appended = append(builder)?;
+        if let Some((_, next)) = &mut sending.entered {
+            *next = next.plus(records);
+        }
+        Ok(appended)
+    }
+
+    /// Appends a batch, uncompressed where compression has made it too large.
+    fn append_fitting(&self, builder: &mut BatchBuilder, compression: Compression) -> Result<Appended<'_>> {
+        match self.partition.append(builder) {
             Err(Error::BatchTooLarge { limit, .. })
-                if open.compression != Compression::None && builder.size_bytes() as u64 <= limit =>
+                if compression != Compression::None && builder.size_bytes() as u64 <= limit =>
             {
                 *builder = std::mem::take(builder).compression(Compression::None);
                 self.partition.append(builder)
             }
             other => other,
-        };
-        let placed = placed(&appended.map_err(|error| self.explain(error))?);
-        sending.last = Some(placed.receipt);
-        if let Some((_, next)) = &mut sending.entered {
-            *next = next.plus(records);
         }
-        Ok(placed)
     }
 
     /// Makes the batch the next one of the open transaction, where there is to be one.

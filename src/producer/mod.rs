@@ -3,6 +3,7 @@
 //! ```text
 //!   send ─▶ routes      the topic as it is now, the partition              routes.rs, partitioner.rs, sticky.rs
 //!        ─▶ lane        encoded into the open batch of its partition       lane.rs
+//!        ─▶ sequences   numbered, so that nothing is stored twice          sequences.rs
 //!        ─▶ memory      a buffer, for the first record of a batch          memory.rs
 //!        ─▶ agenda      what is open, by age: linger, and who goes first   agenda.rs, accumulator.rs
 //!        ─▶ delivery    what becomes of the record                         delivery.rs
@@ -23,6 +24,7 @@ mod lane;
 mod memory;
 mod partitioner;
 mod routes;
+mod sequences;
 mod sticky;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ use std::sync::{Arc, Weak};
 use crate::error::Result;
 use crate::node::{Node, Timed};
 use crate::record::builder::Record;
+use crate::types::ProducerId;
 
 pub use builder::{ProducerBuilder, WhenFull};
 pub use delivery::{Delivery, Stored};
@@ -85,8 +88,13 @@ pub struct Producer {
 }
 
 impl Producer {
-    fn new(node: Arc<Node>, settings: Settings, transactional: Option<Arc<Transactional>>) -> Self {
-        let accumulator = Accumulator::new(node, settings, transactional);
+    fn new(
+        node: Arc<Node>,
+        settings: Settings,
+        producer_id: Option<ProducerId>,
+        transactional: Option<Arc<Transactional>>,
+    ) -> Self {
+        let accumulator = Accumulator::new(node, settings, producer_id, transactional);
         let weak = Arc::downgrade(&accumulator);
         let timed: Weak<dyn Timed> = weak;
         accumulator.node.register(timed);

@@ -3,6 +3,7 @@
 mod batches;
 mod ending;
 mod failures;
+mod idempotence;
 mod memory;
 mod order;
 mod settings;
