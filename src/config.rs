@@ -2,6 +2,7 @@
 //!
 //! Invariant: a configuration that an `open` accepted has passed `check` as a whole; no later code asks again.
 
+mod cleaner;
 pub(crate) mod settings;
 mod topic;
 
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
+pub(crate) use cleaner::SLOT_BYTES;
+pub use cleaner::{CleanerConfig, Ratio};
 pub use settings::SettingDifference;
 pub(crate) use topic::PARTITIONS_MAX;
 pub use topic::TopicConfig;
@@ -35,8 +38,9 @@ pub enum Cleanup {
     /// Whole segments from the front, by [`Retention`].
     #[default]
     Delete,
-    /// Records that a later one with the same key replaces. Every record needs a key. This release keeps the setting and
-    /// asks for the keys, and removes nothing yet.
+    /// Records that a later one with the same key replaces. Every record needs a key. Offsets never change, and a deleted
+    /// key (a record without a value) is kept for [`PartitionConfig::delete_retention`], so that who reads in time hears
+    /// of it.
     Compact,
     /// Both.
     CompactAndDelete,
@@ -164,6 +168,14 @@ pub struct PartitionConfig {
     pub idle_after: Duration,
     /// See the [method](Self::producer_id_expiration()) of this name.
     pub producer_id_expiration: Duration,
+    /// See the [method](Self::min_dirty_ratio()) of this name.
+    pub min_dirty_ratio: Ratio,
+    /// See the [method](Self::min_compaction_lag()) of this name.
+    pub min_compaction_lag: Duration,
+    /// See the [method](Self::max_compaction_lag()) of this name.
+    pub max_compaction_lag: Option<Duration>,
+    /// See the [method](Self::delete_retention()) of this name.
+    pub delete_retention: Duration,
 }
 
 impl Default for PartitionConfig {
@@ -193,6 +205,10 @@ impl PartitionConfig {
             checkpoint_interval: Duration::from_secs(5),
             idle_after: Duration::from_secs(10),
             producer_id_expiration: Duration::from_secs(24 * 60 * 60),
+            min_dirty_ratio: Ratio::new(0.5),
+            min_compaction_lag: Duration::ZERO,
+            max_compaction_lag: None,
+            delete_retention: Duration::from_secs(24 * 60 * 60),
         }
     }
 
@@ -314,6 +330,45 @@ impl PartitionConfig {
         self
     }
 
+    /// A compacted partition is compacted once more than this part of what could be cleaned has not been, in bytes.
+    /// Default: 0.5.
+    #[doc(alias = "min.cleanable.dirty.ratio")]
+    pub const fn min_dirty_ratio(mut self, ratio: Ratio) -> Self {
+        self.min_dirty_ratio = ratio;
+        self
+    }
+
+    /// A segment is not compacted while its newest record is younger than this, by its timestamp. Default: 0.
+    #[doc(alias = "min.compaction.lag.ms")]
+    pub const fn min_compaction_lag(mut self, lag: Duration) -> Self {
+        self.min_compaction_lag = lag;
+        self
+    }
+
+    /// A partition is compacted, whatever the ratio, once a segment that was not is older than this, by the timestamp of
+    /// its first batch; and a segment is closed when a record comes whose timestamp is later than its first one's by
+    /// more. Default: never.
+    #[doc(alias = "max.compaction.lag.ms")]
+    pub const fn max_compaction_lag(mut self, lag: Option<Duration>) -> Self {
+        self.max_compaction_lag = lag;
+        self
+    }
+
+    /// For how long a deleted key (a record without a value) is kept once what it deletes is gone; and so is the marker of
+    /// a transaction. Whoever reads the log from its start to its end within that time hears of the deletion.
+    /// Default: 24 hours.
+    #[doc(alias = "delete.retention.ms")]
+    pub const fn delete_retention(mut self, time: Duration) -> Self {
+        self.delete_retention = time;
+        self
+    }
+
+    /// After which time a segment is closed: a compacted one is, so that it can be compacted in time.
+    pub(crate) fn segment_age_in_force(&self) -> Option<Duration> {
+        let lag = self.max_compaction_lag.filter(|lag| self.cleanup.compacts() && !lag.is_zero());
+        self.segment_age.into_iter().chain(lag).min()
+    }
+
     /// Refuses settings that are out of bounds or contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |setting, reason: String| Err(Error::InvalidConfig { setting, reason });
@@ -337,6 +392,15 @@ impl PartitionConfig {
                 "LogAppendTime stamps every record itself, so bounds on the producer's timestamps contradict it"
                     .to_owned(),
             ),
+            () if !self.min_dirty_ratio.is_possible() => {
+                refuse("min_dirty_ratio", "a ratio is a number from 0 to 1".to_owned())
+            }
+            () if self.max_compaction_lag.is_some_and(|most| most.is_zero() || most < self.min_compaction_lag) => {
+                refuse(
+                    "max_compaction_lag",
+                    "what has to be compacted may not be: it is 0, or less than min_compaction_lag".to_owned(),
+                )
+            }
             () if !self.cleanup.deletes() && self.retention != Retention::forever() => refuse(
                 "retention",
                 "Cleanup::Compact alone drops nothing by time or size: choose CompactAndDelete, or no retention"

@@ -116,15 +116,17 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{
-    Cleanup, Commits, Durability, PartitionConfig, Retention, SettingDifference, TimestampType, TopicConfig,
+    CleanerConfig, Cleanup, Commits, Durability, PartitionConfig, Ratio, Retention, SettingDifference, TimestampType,
+    TopicConfig,
 };
 pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use log::{Ensured, Log, LogBuilder, PartitionsAdded, TopicDescription};
 pub use partition::{
-    Appended, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold, Maintenance, Partition, PartitionBuilder,
-    ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,
+    Appended, Compacting, Compaction, CompactionEnd, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold,
+    Maintenance, Partition, PartitionBuilder, ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats,
+    UpTo,
 };
 pub use producer::{
     Choice, Delivery, Murmur2, Partitioner, Producer, ProducerBuilder, Spread, Stored, Transaction,

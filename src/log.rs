@@ -3,16 +3,17 @@
 //! Thread rule: a [`Log`] is a handle, cheap to clone, of one open directory; every method may be called from any
 //! thread.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::{SettingDifference, TopicConfig};
+use crate::config::{CleanerConfig, SettingDifference, TopicConfig};
 use crate::consumer::ReaderBuilder;
 use crate::controller::{Command, Reply, TopicState, is_internal};
 use crate::error::{Error, Result};
 use crate::node::{Node, NodeOptions};
-use crate::partition::{Partition, Recovery, Stats};
+use crate::partition::{Compaction, Partition, Recovery, Stats};
 use crate::producer::{ProducerBuilder, TransactionalProducerBuilder};
 use crate::random::Random;
 use crate::storage::{FileStorage, Storage};
@@ -79,6 +80,7 @@ pub struct LogBuilder {
     clock: Arc<dyn Clock>,
     background: bool,
     cluster: Option<String>,
+    cleaner: CleanerConfig,
     seed: Option<u64>,
 }
 
@@ -95,7 +97,7 @@ impl LogBuilder {
         self
     }
 
-    /// Whether threads of the log's own (four) do what falls due. Without them no thread is started, ever: the host calls
+    /// Whether threads of the log's own (five) do what falls due. Without them no thread is started, ever: the host calls
     /// [`Log::tick`], and calls that wait do what falls due meanwhile. Default: they do.
     pub const fn background(mut self, background: bool) -> Self {
         self.background = background;
@@ -107,6 +109,12 @@ impl LogBuilder {
     #[doc(alias = "cluster.id")]
     pub fn cluster_id(mut self, id: impl Into<String>) -> Self {
         self.cluster = Some(id.into());
+        self
+    }
+
+    /// What compaction may use: memory, and how much it may read and write. Default: [`CleanerConfig::new`].
+    pub const fn cleaner(mut self, cleaner: CleanerConfig) -> Self {
+        self.cleaner = cleaner;
         self
     }
 
@@ -133,6 +141,7 @@ impl LogBuilder {
             clock: self.clock,
             background: self.background,
             cluster: self.cluster,
+            cleaner: self.cleaner,
             seed: self.seed.unwrap_or_else(|| Random::from_system().below(u64::MAX)),
         };
         Ok(Log { handle: Arc::new(Handle { node: Node::open(options)? }) })
@@ -153,6 +162,8 @@ pub struct TopicDescription {
     pub adopted: bool,
     /// Its partitions, by number.
     pub partitions: Vec<Stats>,
+    /// Partitions that are not compacted any more because that has failed, and how. A [`Log::reopen`] ends it.
+    pub uncleanable: BTreeMap<u32, Error>,
 }
 
 /// What [`Log::ensure_topic`] found.
@@ -193,6 +204,7 @@ impl Log {
             clock: Arc::new(SystemClock),
             background: true,
             cluster: None,
+            cleaner: CleanerConfig::new(),
             seed: None,
         }
     }
@@ -308,8 +320,9 @@ impl Log {
         let catalogue = self.node().catalogue();
         let state = catalogue.topic(name).ok_or_else(|| Error::UnknownTopic { name: name.to_owned() })?;
         let open = self.node().topic(name).ok().filter(|topic| topic.id == state.id);
-        let partitions = open.iter().flat_map(|topic| &topic.partitions).map(Partition::stats).collect();
-        Ok(describe(state, partitions))
+        let partitions = || open.iter().flat_map(|topic| &topic.partitions);
+        let failed = (0..).zip(partitions()).filter_map(|(number, one)| Some((number, one.compaction_error()?)));
+        Ok(describe(state, partitions().map(Partition::stats).collect(), failed.collect()))
     }
 
     /// The names of all topics, sorted, without those that the log keeps for itself ([`Log::internal_topics`]).
@@ -347,6 +360,16 @@ impl Log {
         self.partition(topic, partition)?.reopen()
     }
 
+    /// Compacts everything of a partition that can be, now and whatever the dirty ratio, and says what it did. In the
+    /// background the log does so by itself, the dirtiest partition first. The active segment is not compacted:
+    /// [`Partition::roll`] closes it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], and as [`Partition::compact_all`].
+    pub fn compact(&self, topic: &str, partition: u32) -> Result<Compaction> {
+        self.node().compact(topic, partition)
+    }
+
     /// Does everything that is due: what the background threads do where there are any. Without them call it every
     /// few milliseconds.
     pub fn tick(&self) {
@@ -370,12 +393,13 @@ impl Log {
     }
 }
 
-fn describe(state: &TopicState, partitions: Vec<Stats>) -> TopicDescription {
+fn describe(state: &TopicState, partitions: Vec<Stats>, uncleanable: BTreeMap<u32, Error>) -> TopicDescription {
     TopicDescription {
         name: state.name.clone(),
         id: state.id,
         config: state.config.clone(),
         adopted: state.adopted,
         partitions,
+        uncleanable,
     }
 }

@@ -42,6 +42,7 @@ fn every_operation_is_numbered_and_every_one_can_fail() {
             kind(storage.link(Path::new("/a"), Path::new("/d/a"))),
             kind(storage.list(Path::new("/"))),
             kind(storage.modified(Path::new("/a"))),
+            kind(storage.set_modified(Path::new("/a"), Timestamp(1))),
             kind(storage.sync_directory(Path::new("/"))),
             kind(storage.lock(Path::new("/lock"), LockMode::Shared)),
             kind(storage.remove(Path::new("/d/a"))),

@@ -87,6 +87,26 @@ const SETTINGS: &[Setting] = &[
         apply: |of, text| set(&mut of.partition.timestamp_after_max, bounded(text)),
     },
     Setting {
+        name: "min.cleanable.dirty.ratio",
+        text: |of| Some(of.partition.min_dirty_ratio.to_string()),
+        apply: |of, text| set(&mut of.partition.min_dirty_ratio, text.parse()),
+    },
+    Setting {
+        name: "min.compaction.lag.ms",
+        text: |of| Some(millis(of.partition.min_compaction_lag)),
+        apply: |of, text| set(&mut of.partition.min_compaction_lag, duration(text)),
+    },
+    Setting {
+        name: "max.compaction.lag.ms",
+        text: |of| Some(distance(of.partition.max_compaction_lag)),
+        apply: |of, text| set(&mut of.partition.max_compaction_lag, bounded(text)),
+    },
+    Setting {
+        name: "delete.retention.ms",
+        text: |of| Some(millis(of.partition.delete_retention)),
+        apply: |of, text| set(&mut of.partition.delete_retention, duration(text)),
+    },
+    Setting {
         name: "compression.type",
         text: |of| of.compression.and_then(|compression| word(COMPRESSION, compression)),
         apply: |of, text| set(&mut of.compression, choice(COMPRESSION, text).map(Some)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cleanup, Commits, Durability, PartitionConfig, Retention, TimestampType};
+use super::{Cleanup, Commits, Durability, PartitionConfig, Ratio, Retention, TimestampType};
 use crate::error::{Error, Result};
 use crate::types::Compression;
 
@@ -158,6 +158,9 @@ impl TopicConfig {
             ("checkpoint_interval", Some(of.checkpoint_interval)),
             ("idle_after", Some(of.idle_after)),
             ("producer_id_expiration", Some(of.producer_id_expiration)),
+            ("min_compaction_lag", Some(of.min_compaction_lag)),
+            ("max_compaction_lag", of.max_compaction_lag),
+            ("delete_retention", Some(of.delete_retention)),
         ]
         .into_iter()
         .filter_map(|(setting, duration)| Some((setting, duration?)))
@@ -184,7 +187,7 @@ for_each_partition! {
     durability: Durability;
     /// Who commits. Default: the partition, as soon as a record is stored.
     commits: Commits;
-    /// How old records go. Default: [`Cleanup::Delete`]. (Nothing is compacted in this release: [`Cleanup::Compact`].)
+    /// How old records go. Default: [`Cleanup::Delete`].
     #[doc(alias = "cleanup.policy")]
     cleanup: Cleanup;
     /// How long and how much of each partition is kept. Default: 7 days by the records' own timestamps, and any number of
@@ -230,6 +233,22 @@ for_each_partition! {
     /// again then is taken for new. Default: 24 hours, as in Kafka (where it holds for all topics); not zero.
     #[doc(alias = "producer.id.expiration.ms")]
     producer_id_expiration: Duration;
+    /// A compacted partition is compacted once more than this part of what could be cleaned has not been, in bytes.
+    /// Default: 0.5.
+    #[doc(alias = "min.cleanable.dirty.ratio")]
+    min_dirty_ratio: Ratio;
+    /// A segment is not compacted while its newest record is younger than this, by its timestamp. Default: 0.
+    #[doc(alias = "min.compaction.lag.ms")]
+    min_compaction_lag: Duration;
+    /// A partition is compacted, whatever the ratio, once a segment that was not is older than this, by the timestamp of
+    /// its first batch; and a segment is closed when a record comes whose timestamp is later than its first one's by
+    /// more. Default: never.
+    #[doc(alias = "max.compaction.lag.ms")]
+    max_compaction_lag: Option<Duration>;
+    /// For how long a deleted key (a record without a value) is kept once what it deletes is gone; and so is the marker of
+    /// a transaction. Default: 24 hours.
+    #[doc(alias = "delete.retention.ms")]
+    delete_retention: Duration;
 }
 
 #[cfg(test)]
@@ -277,6 +296,15 @@ mod tests {
             (new().idle_after(nano), "idle_after"),
             (new().producer_id_expiration(nano), "producer_id_expiration"),
             (new().producer_id_expiration(Duration::ZERO), "producer_id_expiration"),
+            (new().min_compaction_lag(nano), "min_compaction_lag"),
+            (new().max_compaction_lag(Some(nano)), "max_compaction_lag"),
+            (new().max_compaction_lag(Some(Duration::ZERO)), "max_compaction_lag"),
+            (
+                new().max_compaction_lag(Some(Duration::from_secs(1))).min_compaction_lag(Duration::from_secs(2)),
+                "max_compaction_lag",
+            ),
+            (new().delete_retention(nano), "delete_retention"),
+            (new().min_dirty_ratio(Ratio::new(1.5)), "min_dirty_ratio"),
             (new().segment_bytes(1), "segment_bytes"),
         ];
         for (config, name) in refused {

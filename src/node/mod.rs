@@ -9,6 +9,7 @@
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
 //!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
+//!   cleaning.rs    which partition is compacted
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -19,6 +20,7 @@
 //! the close, behind which nobody gets it any more.
 
 mod admin;
+mod cleaning;
 mod coordinator;
 mod driver;
 mod home;
@@ -38,6 +40,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::clock::{Clock, Moment, Now};
+#[cfg(test)]
+use crate::config::CleanerConfig;
 use crate::config::TopicConfig;
 use crate::controller::Controller;
 use crate::error::{Error, Result};
@@ -48,6 +52,7 @@ use crate::types::{NodeId, TopicId};
 
 pub(crate) use open::NodeOptions;
 
+use cleaning::Cleaning;
 use driver::Driver;
 use home::Home;
 use producer_ids::ProducerIds;
@@ -118,6 +123,7 @@ pub(crate) struct Node {
     changed: Event,
     timed: Mutex<Vec<Weak<dyn Timed>>>,
     flushes: Flushes,
+    cleaning: Cleaning,
     alarm: Alarm,
     intervals: Mutex<Intervals>,
     threads: Mutex<Option<Threads>>,
@@ -238,8 +244,15 @@ impl Node {
     /// A node without a topic, on a disk of its own, that starts no thread.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let storage = crate::storage::MemoryStorage::new(0).shared();
-        let options =
-            NodeOptions { directory: "/node".into(), storage, clock, background: false, cluster: None, seed: 0 };
+        let options = NodeOptions {
+            directory: "/node".into(),
+            storage,
+            clock,
+            background: false,
+            cluster: None,
+            cleaner: CleanerConfig::new(),
+            seed: 0,
+        };
         Self::open(options).expect("a new log opens")
     }
 

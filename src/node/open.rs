@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::cleaning::Cleaning;
 use super::driver::Driver;
 use super::home::{Home, check_owner};
 use super::partitions::{Adoption, adoptions};
@@ -19,6 +20,7 @@ use super::transactions::Desks;
 use super::work::{Alarm, Flushes, Intervals, Threads};
 use super::{Node, Timed};
 use crate::clock::Clock;
+use crate::config::CleanerConfig;
 use crate::controller::{Command, check_cluster};
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
@@ -38,13 +40,16 @@ pub(crate) struct NodeOptions {
     pub(crate) background: bool,
     /// The cluster that the directory has to be of, or is to be of where it is new.
     pub(crate) cluster: Option<String>,
+    /// What compaction may use.
+    pub(crate) cleaner: CleanerConfig,
     pub(crate) seed: u64,
 }
 
 impl Node {
     /// Opens a log's directory; creates it where it is missing.
     pub(crate) fn open(options: NodeOptions) -> Result<Arc<Self>> {
-        let NodeOptions { directory, storage, clock, background, cluster, seed } = options;
+        let NodeOptions { directory, storage, clock, background, cluster, cleaner, seed } = options;
+        cleaner.check()?;
         if let Some(name) = cluster.as_deref() {
             check_cluster(name).map_err(|reason| Error::InvalidName { name: name.to_owned(), reason })?;
         }
@@ -81,6 +86,7 @@ impl Node {
             changed: Event::new(),
             timed: Mutex::new(Vec::new()),
             flushes: Flushes::new(),
+            cleaning: Cleaning::new(cleaner, now),
             alarm: Alarm::new(),
             intervals: Mutex::new(Intervals::at(now)),
             threads: Mutex::new(None),

@@ -136,6 +136,7 @@ impl Node {
             .config(config_of(wanted.state))
             .storage(Arc::clone(&self.home.storage))
             .clock(Arc::clone(&self.clock))
+            .cleaner(self.cleaning.config())
             .in_log(log)
             .open()?;
         flusher.serves(&partition);

@@ -5,6 +5,7 @@
 //!   flush (2)   a partition with unsynced       syncs what nobody waits for, once it is due
 //!               bytes (a channel)
 //!   timed       Node::wake, the next moment     runs what is registered: batches that linger
+//!   cleaner     its own next moment, stop         compaction
 //!   keeper      an interval, stop               retention, checkpoints, what the catalogue still wants done
 //! ```
 //!
@@ -235,6 +236,8 @@ impl Threads {
             self.spawn(node, "taffrail-flush", |node| node.flushes.run(&*node.clock))?;
         }
         self.spawn(node, "taffrail-timed", Node::run_timed)?;
+        let also_stopped = stopped.clone();
+        self.spawn(node, "taffrail-cleaner", move |node| node.run_cleaner(&also_stopped))?;
         self.spawn(node, "taffrail-keeper", move |node| node.run_keeper(&stopped))
     }
 
@@ -286,6 +289,7 @@ impl Node {
         self.run_due(now);
         self.flushes.tick(now.monotonic);
         self.keep(now);
+        self.clean(now);
     }
 
     /// When [`Self::tick`] has something to do next.
@@ -293,7 +297,8 @@ impl Node {
         let flush = self.flushes.pending.lock().next();
         let keeper = self.intervals.lock().keeper.after(KEEPER_INTERVAL);
         let machines = self.driver.lock().deadline();
-        self.next_timed().into_iter().chain(flush).chain(machines).fold(keeper, Moment::min)
+        let cleaning = self.cleaning.next();
+        self.next_timed().into_iter().chain([cleaning]).chain(flush).chain(machines).fold(keeper, Moment::min)
     }
 
     fn timed(&self) -> Vec<Arc<dyn Timed>> {
@@ -339,6 +344,15 @@ impl Node {
         use crossbeam_channel::RecvTimeoutError::Timeout;
         while stopped.recv_timeout(KEEPER_INTERVAL) == Err(Timeout) {
             self.keep(self.clock.now());
+        }
+    }
+
+    /// The cleaner thread.
+    fn run_cleaner(&self, stopped: &Receiver<()>) {
+        use crossbeam_channel::RecvTimeoutError::Timeout;
+        let pause = || self.cleaning.next().since(self.clock.monotonic());
+        while stopped.recv_timeout(pause()) == Err(Timeout) {
+            self.clean(self.clock.now());
         }
     }
 

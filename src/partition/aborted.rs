@@ -66,6 +66,14 @@ impl Noted {
         }
     }
 
+    /// Forgets what was noted of segments that are to be compacted: the data of aborted transactions goes, and so do its
+    /// entries. What fails is traced.
+    pub(super) fn forget(&mut self, home: &Home, segments: &[Arc<SegmentReader>]) {
+        let before = self.0.clone();
+        segments.iter().for_each(|segment| drop(self.0.remove(&segment.base_offset())));
+        self.write(home, before);
+    }
+
     /// Notes what the index of the last segment has now, and forgets segments that are gone. What fails is traced.
     pub(super) fn note(&mut self, home: &Home, segments: &[Arc<SegmentReader>]) {
         let Some(last) = segments.last() else { return };
@@ -77,6 +85,11 @@ impl Noted {
             Ok(0) => self.0.remove(&last.base_offset()),
             count => self.0.insert(last.base_offset(), count.unwrap_or(u32::MAX)),
         };
+        self.write(home, before);
+    }
+
+    /// Writes what has changed since it was `before`, and is that again where it cannot be written.
+    fn write(&mut self, home: &Home, before: BTreeMap<Offset, u32>) {
         if self.0 != before
             && let Err(error) = home.write_hint(NAME, &own::frame(VERSION, &self.render()))
         {

@@ -317,7 +317,7 @@ impl Inner {
         let Some(last) = set.last() else { return Ok(()) };
         let max_timestamp = set.iter().filter_map(BatchHeader::max_timestamp).max();
         let incoming = Incoming { bytes, max_timestamp, last_offset: last.last_offset() };
-        let age = writer.config.segment_age;
+        let age = writer.config.segment_age_in_force();
         // Wall time counts only where the segment's first batch has none.
         let by_wall = age.is_some() && writer.active.first_timestamp().is_none();
         let now = if by_wall { self.clock.wall() } else { Timestamp::default() };

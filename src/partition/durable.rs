@@ -328,7 +328,10 @@ impl Inner {
         if self.home.storage.is_forked() {
             return Err(Error::Forked);
         }
+        let mut cleaner = self.cleaner.lock();
         let mut writer = self.writer.lock();
+        // What it has written and not exchanged goes while the directory is still this partition's.
+        cleaner.reset();
         let outcome = match self.health() {
             Health::Closed => return Ok(()),
             Health::Poisoned => Err(self.poisoned()),

@@ -106,8 +106,8 @@ pub(super) struct Checkpoints {
     pub(super) recovery_point: Option<Offset>,
     pub(super) log_start: Option<Offset>,
     pub(super) high_watermark: Option<Offset>,
-    /// Whether a cleaner ever left gaps here.
-    pub(super) cleaned: bool,
+    /// Up to where a cleaner has come, which has left gaps.
+    pub(super) cleaned: Option<Offset>,
 }
 
 /// The directory, and the lock on it.
@@ -355,7 +355,7 @@ impl Home {
             recovery_point: self.read_offset(Mark::RecoveryPoint)?,
             log_start: self.read_offset(Mark::LogStart)?,
             high_watermark: self.read_offset(Mark::HighWatermark)?,
-            cleaned: self.read_offset(Mark::Cleaned)?.is_some(),
+            cleaned: self.read_offset(Mark::Cleaned)?,
         })
     }
 

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::compact::Compaction;
 use super::retention::Removed;
 use super::{Inner, Partition, Writer};
 use crate::clock::{Moment, Now};
@@ -30,6 +31,8 @@ pub struct Maintenance {
     pub producers_expired: usize,
     /// Segments that went by the retention.
     pub removed: Vec<Removed>,
+    /// A compaction that came to an end. ([`Partition::compaction_error`] says whether one has failed.)
+    pub compacted: Option<Compaction>,
 }
 
 /// Figures of a partition at one moment.
@@ -57,12 +60,12 @@ pub struct Stats {
 impl Partition {
     /// Does what is due at `now`: syncs what nobody waited for since `flush_interval`, syncs what was sealed and writes
     /// the checkpoints every `checkpoint_interval`, lets go of the index's memory after `idle_after` without an append,
-    /// forgets producers that nothing was heard of for `producer_id_expiration`, and removes what the retention does not
-    /// keep.
+    /// forgets producers that nothing was heard of for `producer_id_expiration`, removes what the retention does not keep,
+    /// and compacts a piece (8 MiB, read and written) where compaction is due or under way.
     ///
     /// # Errors
     /// The first thing that failed; what comes before it is done. Nothing was removed then: that comes last, so that
-    /// what has gone is always told.
+    /// what has gone is always told. A compaction that fails is no error here.
     pub fn maintain(&self, now: Now) -> Result<Maintenance> {
         let inner = &*self.inner;
         inner.check_writable()?;
@@ -86,6 +89,7 @@ impl Partition {
         done.index_dropped = inner.let_go_if_idle(&mut writer, now.monotonic)?;
         inner.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
         done.removed = inner.retain(writer, now.wall)?;
+        done.compacted = inner.compact_alone(now);
         Ok(done)
     }
 

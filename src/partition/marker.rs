@@ -91,7 +91,6 @@ impl Inner {
     }
 
     /// The last record of each producer that is known: what compaction has to leave so that it stays known.
-    #[expect(dead_code, reason = "for compaction")]
     pub(super) fn active_producers(&self) -> BTreeMap<ProducerId, LastRecord> {
         self.producers.lock().last_records()
     }

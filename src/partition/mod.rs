@@ -3,7 +3,7 @@
 //! Rooms:
 //!
 //! ```text
-//!   open.rs     builder; recovery: what is on the disk becomes a view          recover.rs
+//!   open.rs     builder; recovery: what is on the disk becomes a view          recover.rs, names.rs
 //!   append.rs   check → assign → roll → write → publish, under the writer lock
 //!   replica.rs  the same for batches that another copy of the log has       marker.rs   the ends of transactions
 //!   producers.rs, transactions.rs   idempotent producers, and who has a transaction open
@@ -12,10 +12,11 @@
 //!   read.rs     view and marks → checked batches; waiting for more
 //!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
 //!   home.rs     the directory's lock, checkpoints and marker   view.rs   what readers see
+//!   compact/    of each key the last record stays
 //!   books.rs    the checkpoints of all partitions of a log     settings.rs   what may change while it is open
 //! ```
 //!
-//! Order of locks: the writer, then the shared sync's state, then the producers; those of small lists (holds,
+//! Order of locks: the cleaner, then the writer, then the shared sync's state, then the producers; those of small lists (holds,
 //! retired segments) come last, and are held for no I/O. No lock is held over a
 //! sync but the writer's at a roll of a synced partition, at truncation, retention, close and reopen. Readers
 //! take none of them.
@@ -26,11 +27,13 @@
 mod aborted;
 mod append;
 mod books;
+mod compact;
 mod durable;
 mod export;
 mod home;
 mod maintain;
 mod marker;
+mod names;
 mod open;
 mod producers;
 mod read;
@@ -62,6 +65,8 @@ use crate::types::{LeaderEpoch, Offset, TopicPartition};
 
 pub use append::Appended;
 pub(crate) use books::Books;
+pub(crate) use compact::Dirtiness;
+pub use compact::{Compacting, Compaction, CompactionEnd};
 pub use maintain::{Maintenance, Stats};
 pub use open::PartitionBuilder;
 pub(crate) use open::{InLog, Unsynced};
@@ -164,6 +169,10 @@ struct Inner {
     holds: Arc<trim::Holds>,
     /// Segments that were taken out of the view, with when: readers may still hold them.
     retired: Mutex<Vec<trim::Retired>>,
+    /// The compaction that is under way. Held for a step of it.
+    cleaner: Mutex<compact::Cleaner>,
+    /// Why the partition is not compacted any more.
+    uncleanable: Mutex<Option<Error>>,
     recovery: Mutex<Arc<Recovery>>,
 }
 
@@ -192,6 +201,8 @@ struct Writer {
     /// Distinguishes the names of retired files.
     retired_count: u64,
     last_checkpoint: Moment,
+    /// Up to where the log is compacted, as the checkpoint has it.
+    cleaned: Option<Offset>,
     /// The end at the last call of `maintain`, and since when it has not moved.
     idle: (Offset, Moment),
     index_dropped: bool,

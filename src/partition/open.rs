@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::books::{Books, Mark};
+use super::compact::Cleaner;
 use super::home::Home;
 use super::recover::{Loaded, Loader};
 use super::settings::Settings;
@@ -13,7 +14,7 @@ use super::trim::Holds;
 use super::view::Picture;
 use super::{Health, Inner, Partition, Writer};
 use crate::clock::{Clock, SystemClock};
-use crate::config::PartitionConfig;
+use crate::config::{CleanerConfig, PartitionConfig};
 use crate::error::{Error, Result};
 use crate::segment::SegmentConfig;
 use crate::storage::{FileStorage, Storage};
@@ -40,6 +41,7 @@ pub struct PartitionBuilder {
     config: PartitionConfig,
     storage: Option<Arc<dyn Storage>>,
     clock: Arc<dyn Clock>,
+    cleaner: CleanerConfig,
     log: Option<InLog>,
 }
 
@@ -64,7 +66,8 @@ pub(crate) trait Unsynced: Send + Sync + fmt::Debug {
 impl PartitionBuilder {
     pub(super) fn new(directory: &Path) -> Self {
         let (config, clock) = (PartitionConfig::default(), Arc::new(SystemClock));
-        Self { directory: directory.to_owned(), config, storage: None, clock, log: None }
+        let cleaner = CleanerConfig::new();
+        Self { directory: directory.to_owned(), config, storage: None, clock, cleaner, log: None }
     }
 
     /// The settings. Default: [`PartitionConfig::default`].
@@ -105,6 +108,12 @@ impl PartitionBuilder {
         self
     }
 
+    /// What compaction may use. Default: [`CleanerConfig::new`].
+    pub fn cleaner(mut self, cleaner: CleanerConfig) -> Self {
+        self.cleaner = cleaner;
+        self
+    }
+
     /// Opens it as a part of a log, which has its lock and its checkpoints.
     pub(crate) fn in_log(mut self, log: InLog) -> Self {
         self.log = Some(log);
@@ -117,6 +126,7 @@ impl PartitionBuilder {
     /// As [`Partition::open`].
     pub fn open(self) -> Result<Partition> {
         self.config.check()?;
+        self.cleaner.check()?;
         let storage = self.storage.unwrap_or_else(|| Arc::new(FileStorage::new()));
         let (home, watcher) = match self.log {
             None => (Home::enter(storage, &self.directory)?, None),
@@ -152,6 +162,7 @@ impl PartitionBuilder {
             synced,
             unsynced,
             directory_dirty,
+            cleaned,
             recovery,
         } = loaded;
         let settings = Settings::new(&self.config);
@@ -172,6 +183,7 @@ impl PartitionBuilder {
             snapshots,
             aborted,
             last_expiry: now,
+            cleaned,
             idle: (marks.end, now),
             index_dropped: false,
         };
@@ -194,6 +206,8 @@ impl PartitionBuilder {
             poison: Mutex::new(None),
             holds: Arc::new(Holds::new()),
             retired: Mutex::new(Vec::new()),
+            cleaner: Mutex::new(Cleaner::new(self.cleaner)),
+            uncleanable: Mutex::new(None),
             recovery: Mutex::new(Arc::new(recovery)),
         };
         inner.stored(marks.high_watermark);
@@ -207,6 +221,8 @@ impl Partition {
         let home = &self.inner.home;
         home.note(Mark::RecoveryPoint, self.inner.recovery_point())?;
         home.note(Mark::LogStart, self.start())?;
+        let cleaned = self.inner.writer.lock().cleaned;
+        cleaned.map_or(Ok(()), |cleaned| home.note(Mark::Cleaned, cleaned))?;
         home.note(Mark::HighWatermark, self.high_watermark())
     }
 
@@ -228,10 +244,13 @@ impl Partition {
     pub fn reopen(&self) -> Result<()> {
         let inner = &*self.inner;
         inner.check_readable()?;
+        let mut cleaner = inner.cleaner.lock();
         let mut writer = inner.writer.lock();
         if inner.health() == Health::Closed {
             return Err(Error::Closed);
         }
+        // What it has written and not exchanged goes before the directory is looked at.
+        cleaner.reset();
         let known = inner.picture.view();
         let loaded = Loader {
             home: &inner.home,
@@ -261,6 +280,7 @@ impl Partition {
             synced,
             unsynced,
             directory_dirty,
+            cleaned,
             recovery,
         } = loaded;
         writer.rewinds += 1;
@@ -276,6 +296,7 @@ impl Partition {
         writer.snapshots = snapshots;
         writer.aborted = aborted;
         inner.history_due.store(false, Ordering::Release);
+        writer.cleaned = cleaned;
         inner.transactional.store(history.transactions, Ordering::Release);
         inner.committed.fetch_min(marks.end.0, Ordering::AcqRel);
         inner.unsynced_since.store(0, Ordering::Release);
@@ -284,6 +305,7 @@ impl Partition {
         inner.stored(marks.high_watermark);
         *inner.recovery.lock() = Arc::new(recovery);
         *inner.poison.lock() = None;
+        *inner.uncleanable.lock() = None;
         inner.set_health(Health::Open);
         Ok(())
     }

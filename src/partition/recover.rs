@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use super::aborted::Noted;
 use super::books::Mark;
-use super::home::{Checkpoints, History, Home, base_in, base_of, is_leftover};
+use super::home::{Checkpoints, History, Home};
+use super::names::{Resolved, resolve_names};
 use super::open::FIRST_OFFSET;
 use super::producers::Producers;
 use super::snapshots::Snapshots;
@@ -33,9 +34,7 @@ use crate::config::{Commits, Durability, PartitionConfig};
 use crate::epochs::Epochs;
 use crate::error::{Corruption, Error, Result};
 use crate::mutants;
-use crate::record::batch::{BatchHeader, HEADER_BYTES};
 use crate::segment::{Segment, SegmentConfig, SegmentReader, Stop};
-use crate::storage::Entry;
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset};
 
@@ -123,6 +122,8 @@ pub(super) struct Loaded {
     pub(super) unsynced: Vec<Arc<SegmentReader>>,
     /// Whether names in the directory may not be synced.
     pub(super) directory_dirty: bool,
+    /// Up to where the log is compacted.
+    pub(super) cleaned: Option<Offset>,
     pub(super) recovery: Recovery,
 }
 
@@ -151,14 +152,14 @@ impl Loader<'_> {
     }
 
     fn recover(self) -> Result<Loaded> {
-        let (mut bases, snapshots) = self.resolve_names()?;
+        let Resolved { mut bases, replaced, snapshots } = resolve_names(self.home)?;
         let checkpoints = self.home.read_checkpoints()?;
         let is_new = bases.is_empty() && checkpoints.log_start.is_none();
         let (first, below) = Self::below_start(&mut bases, &checkpoints);
         // Where all files are gone the log goes on behind what it had.
         let had = checkpoints.recovery_point.filter(|had| bases.is_empty() && *had > first);
         let log_start = had.filter(|_| !self.home.refuses_damage()).unwrap_or(first);
-        let mut work = self.begin(&bases, snapshots, &checkpoints, log_start, is_new && had.is_none())?;
+        let mut work = self.begin(&bases, &replaced, snapshots, &checkpoints, log_start, is_new && had.is_none())?;
         work.note_lost(had.filter(|_| log_start > first).map(|had| first..had));
         if work.segments.is_empty() {
             work.segments.push(self.create(log_start)?);
@@ -187,96 +188,10 @@ impl Loader<'_> {
         }
         work.snapshots.remove_above(self.home, end)?;
         let synced = self.settle(&mut work, verified_from, end)?;
+        let cleaned = self.check_cleaned(&checkpoints, log_start, end)?;
         self.begin_epoch(&mut work, end)?;
         self.home.settle()?;
-        self.finish(work, &checkpoints, verified_from, end, synced)
-    }
-
-    /// Resolves what crashes left (FORMATS 14, passes 1 to 4) and answers the segments by base, with their lengths,
-    /// and the producer snapshots.
-    fn resolve_names(&self) -> Result<(Vec<(Offset, u64)>, Snapshots)> {
-        let entries = self.home.list_once()?;
-        self.home.check_exported(&entries)?;
-        let mut changed = self.remove_leftovers(&entries)?;
-        changed |= self.swap_in(&entries)?;
-        let entries = if changed { self.home.list()? } else { entries };
-        let bases: Vec<_> = entries
-            .iter()
-            .filter(|entry| !entry.is_directory)
-            .filter_map(|entry| Some((base_of(&entry.name, ".log")?, entry.len)))
-            .collect();
-        for entry in &entries {
-            let orphan = [".index", ".timeindex", ".txnindex"].iter().find_map(|suffix| base_of(&entry.name, suffix));
-            if orphan.is_some_and(|base| !bases.iter().any(|(other, _)| *other == base)) {
-                self.home.remove(&entry.name)?;
-                changed = true;
-            }
-        }
-        if changed {
-            self.home.sync_directory()?;
-        }
-        Ok((bases, Snapshots::among(&entries)))
-    }
-
-    /// Deletes `.deleted`, `.tmp`, `.cleaned`, and the `.swap` files of a swap that had not begun, where the rest of the
-    /// name is one that Kafka or taffrail gives. Files of other names are none of ours.
-    fn remove_leftovers(&self, entries: &[Entry]) -> Result<bool> {
-        let cleaned = entries.iter().filter_map(|entry| base_in(entry.name.strip_suffix(".cleaned")?)).min();
-        let mut changed = false;
-        for entry in entries.iter().filter(|entry| !entry.is_directory) {
-            let name = entry.name.as_str();
-            let swapped = name.strip_suffix(".swap").and_then(base_in);
-            let unfinished_swap = swapped.is_some_and(|base| cleaned.is_some_and(|cleaned| base >= cleaned));
-            if is_leftover(name) || unfinished_swap {
-                self.home.remove(name)?;
-                changed = true;
-            }
-        }
-        Ok(changed)
-    }
-
-    /// Finishes a swap that had begun: the old files in its range go, the new ones get their names.
-    fn swap_in(&self, entries: &[Entry]) -> Result<bool> {
-        let is_log = |entry: &&Entry| base_of(&entry.name, ".log.swap").is_some() && !entry.is_directory;
-        let swaps: Vec<_> = entries.iter().filter(is_log).collect();
-        let present = |name: &str| self.home.list().map(|now| now.iter().any(|entry| entry.name == name));
-        let mut range: Option<Range<Offset>> = None;
-        for swap in &swaps {
-            if let Some(base) = base_of(&swap.name, ".log.swap").filter(|_| present(&swap.name).unwrap_or(false)) {
-                let next = self.next_offset_of(&swap.name, base)?;
-                let so_far = range.unwrap_or(base..next);
-                range = Some(so_far.start.min(base)..so_far.end.max(next));
-            }
-        }
-        let Some(range) = range else { return Ok(false) };
-        for entry in entries.iter().filter(|entry| !entry.is_directory) {
-            if base_in(&entry.name).is_some_and(|base| range.contains(&base)) {
-                self.home.remove(&entry.name)?;
-            }
-        }
-        for entry in &self.home.list()? {
-            let Some(name) = entry.name.strip_suffix(".swap").filter(|name| base_in(name).is_some()) else { continue };
-            let (from, to) = (self.home.path(&entry.name), self.home.path(name));
-            self.home.storage.rename(&from, &to).map_err(|error| Error::io("rename", from, error))?;
-        }
-        Ok(true)
-    }
-
-    /// The offset behind the last batch of a file that is to be swapped in.
-    fn next_offset_of(&self, name: &str, base: Offset) -> Result<Offset> {
-        let path = self.home.path(name);
-        let file = self.home.storage.open(&path, 0).map_err(|error| Error::io("open", &path, error))?;
-        let len = file.len().map_err(|error| Error::io("read", &path, error))?;
-        let mut next = base;
-        let mut position = 0;
-        while position < len {
-            let bytes =
-                file.read(position..position + HEADER_BYTES as u64).map_err(|error| Error::io("read", &path, error))?;
-            let Ok(header) = BatchHeader::parse(&bytes) else { break };
-            next = header.next_offset();
-            position += header.size();
-        }
-        Ok(next)
+        self.finish(work, &checkpoints, verified_from, (end, synced, cleaned))
     }
 
     /// Where the log starts. Segments that lie wholly below are taken out of `bases`, the last one excepted: they go once
@@ -327,6 +242,7 @@ impl Loader<'_> {
     fn begin(
         &self,
         bases: &[(Offset, u64)],
+        replaced: &[Offset],
         snapshots: Snapshots,
         found: &Checkpoints,
         log_start: Offset,
@@ -343,13 +259,13 @@ impl Loader<'_> {
         let adopted = stored_history.is_none() && !is_unwritten;
         let adopts_epochs = adopted || entries.is_none();
         let epochs = Epochs::from_entries(entries.unwrap_or_default()).unwrap_or_default();
-        let segments = bases.iter().map(|(base, len)| self.open(*base, *len)).collect::<Result<Vec<_>>>()?;
+        let segments = bases.iter().map(|(base, len)| self.open(*base, *len, replaced)).collect::<Result<Vec<_>>>()?;
         Ok(Work {
             segments,
             log_start,
             end: log_start,
             recovery_point: found.recovery_point.unwrap_or(log_start).max(log_start),
-            contiguous: !history.gaps && !found.cleaned && !self.config.cleanup.compacts(),
+            contiguous: !history.gaps && found.cleaned.is_none() && !self.config.cleanup.compacts(),
             epochs,
             adopts_epochs,
             history,
@@ -382,8 +298,10 @@ impl Loader<'_> {
         }
     }
 
-    fn open(&self, base: Offset, len: u64) -> Result<Segment> {
-        match self.known.iter().find(|reader| reader.base_offset() == base) {
+    /// A reader that is known has the file still, unless another took its place.
+    fn open(&self, base: Offset, len: u64, replaced: &[Offset]) -> Result<Segment> {
+        let known = || self.known.iter().find(|reader| reader.base_offset() == base);
+        match known().filter(|reader| !replaced.contains(&base) && !reader.is_retired()) {
             Some(reader) => Segment::resume(reader),
             None => Segment::load(&self.home.storage, &self.home.directory, base, len, self.segment_config),
         }
@@ -546,6 +464,14 @@ impl Loader<'_> {
         Ok(if synced { end } else { work.recovery_point.min(end) })
     }
 
+    /// A checkpoint beyond the end says nothing of what will stand there, and is taken back before anything does.
+    fn check_cleaned(&self, found: &Checkpoints, log_start: Offset, end: Offset) -> Result<Option<Offset>> {
+        let Some(cleaned) = found.cleaned.filter(|cleaned| *cleaned > end) else { return Ok(found.cleaned) };
+        trace::warn(&self.home.directory, || format!("was compacted up to {cleaned}, and ends at {end}"));
+        self.home.write(Mark::Cleaned, log_start)?;
+        Ok(Some(log_start))
+    }
+
     /// A log that decides for itself begins an epoch at its end after an unclean one, and with its first record.
     fn begin_epoch(&self, work: &mut Work, end: Offset) -> Result<()> {
         let before = work.epochs.entries().to_vec();
@@ -578,8 +504,7 @@ impl Loader<'_> {
         work: Work,
         found: &Checkpoints,
         from: (usize, u64),
-        end: Offset,
-        synced: Offset,
+        (end, synced, cleaned): (Offset, Offset, Option<Offset>),
     ) -> Result<Loaded> {
         let Work {
             mut segments,
@@ -625,6 +550,7 @@ impl Loader<'_> {
             synced,
             unsynced,
             directory_dirty,
+            cleaned,
             recovery,
         })
     }

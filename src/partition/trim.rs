@@ -68,7 +68,7 @@ impl Holds {
         Hold { number, offset, holds: Arc::clone(self) }
     }
 
-    fn least(&self) -> Option<Offset> {
+    pub(super) fn least(&self) -> Option<Offset> {
         self.table.lock().offsets.values().min().copied()
     }
 }
@@ -193,7 +193,13 @@ impl Inner {
     }
 
     /// The index nominates, the batch headers decide: a segment goes by time only if no header in it is younger.
-    fn largest_timestamp(&self, view: &View, index: usize, oldest: Timestamp, now: Timestamp) -> Result<Timestamp> {
+    pub(super) fn largest_timestamp(
+        &self,
+        view: &View,
+        index: usize,
+        oldest: Timestamp,
+        now: Timestamp,
+    ) -> Result<Timestamp> {
         let Some(segment) = view.segments.get(index) else { return Ok(now) };
         let by_index = segment.largest_timestamp()?;
         if by_index.is_some_and(|largest| largest >= oldest) {

@@ -120,6 +120,7 @@ impl Inner {
         let epochs = self.epochs_after(writer, to);
         self.note_epoch(writer, &epochs)?;
         self.home.write(Mark::RecoveryPoint, self.recovery_point().min(to))?;
+        self.lower_cleaned(writer, view, to)?;
         self.sync.reset(self.sync.synced().min(to.0), to.0);
         self.committed.fetch_min(to.0, Ordering::AcqRel);
         self.unsynced_since.store(0, Ordering::Release);
@@ -141,6 +142,17 @@ impl Inner {
                 self.publish_truncated(writer, before, to, epochs)
             }
         }
+    }
+
+    /// What is appended behind the cut is not compacted: the segment that is the active one then counts as dirty.
+    fn lower_cleaned(&self, writer: &mut Writer, view: &View, to: Offset) -> Result<()> {
+        if writer.cleaned.is_some_and(|cleaned| cleaned > to) {
+            let cut = view.segments.iter().rev().find(|segment| segment.base_offset() <= to);
+            let lowered = cut.map_or(to, |segment| segment.base_offset());
+            self.home.write(Mark::Cleaned, lowered)?;
+            writer.cleaned = Some(lowered);
+        }
+        Ok(())
     }
 
     /// What is known of the producers is what it was at `to`. What is cut off may have decided a transaction that is open

@@ -195,6 +195,12 @@ impl<'a> Batch<'a> {
         slice_of(self.bytes, self.checked.start, &self.checked.header).unwrap_or_default()
     }
 
+    /// Its bytes and those of the batches that follow, `size` in all.
+    pub(crate) fn bytes_with_following(&self, size: usize) -> &'a [u8] {
+        let start = self.checked.start;
+        self.bytes.get(start..start.saturating_add(size)).unwrap_or_default()
+    }
+
     /// The same, sharing the memory: no byte is copied.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {

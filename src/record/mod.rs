@@ -21,10 +21,6 @@ pub(crate) mod control;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod legacy;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "what compaction writes: so far it is the golden vectors that are made with it")
-)]
 pub(crate) mod rewrite;
 pub(crate) mod varint;
 

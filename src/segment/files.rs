@@ -2,6 +2,14 @@
 //!
 //! The `.log` is open from the start; the indexes are opened when they are first needed. A retired segment's
 //! files are renamed at once (`<name>.<serial>.deleted`) and removed when the last holder lets go.
+//!
+//! ```text
+//!   create ──────────────────────────────► Named ──► Retired     <name> ──► <name>.<serial>.deleted
+//!   create_cleaned ──► Cleaned ──► Swap ──► Named                <name>.cleaned ──► <name>.swap ──► <name>
+//! ```
+//!
+//! A file that is opened late is opened under the name that the segment has at that moment: the lock of the stage is
+//! held over the opening, and over a renaming, so that another segment that takes the place is never mixed up with this.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::record::batch::HEADER_BYTES;
 use crate::storage::{Storage, StorageFile};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::trace;
 use crate::types::Offset;
@@ -47,7 +56,19 @@ pub(super) struct Files {
     index_bytes_max: u64,
     /// The transaction index has entries that were not synced.
     unsynced_transactions: AtomicBool,
-    retired: OnceLock<u64>,
+    stage: Mutex<Stage>,
+}
+
+/// What the files are called now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Named,
+    /// Being written, to take the place of other segments.
+    Cleaned,
+    /// Complete, about to do so.
+    Swap,
+    /// It left the log, with a number of its own.
+    Retired(u64),
 }
 
 /// The name of one of the files of the segment with this base (FORMATS 2).
@@ -55,9 +76,15 @@ fn name(base: Offset, kind: Kind) -> String {
     format!("{:020}.{}", base.0, kind.extension())
 }
 
-/// Its name once the segment is retired.
-fn retired_name(base: Offset, kind: Kind, serial: u64) -> String {
-    format!("{}.{serial}.deleted", name(base, kind))
+/// Its name at a stage.
+fn name_at(base: Offset, kind: Kind, stage: Stage) -> String {
+    let name = name(base, kind);
+    match stage {
+        Stage::Named => name,
+        Stage::Cleaned => format!("{name}.cleaned"),
+        Stage::Swap => format!("{name}.swap"),
+        Stage::Retired(serial) => format!("{name}.{serial}.deleted"),
+    }
 }
 
 /// The base offset in the name of a `.log` file.
@@ -77,13 +104,47 @@ impl Files {
         index_bytes_max: u64,
         create: bool,
     ) -> Result<Self> {
-        let path = directory.join(name(base, Kind::Log));
+        let stage = Stage::Named;
+        let path = directory.join(name_at(base, Kind::Log, stage));
         let log = if create {
             storage.create(&path, capacity).map_err(|e| Error::io("create", path, e))?
         } else {
             storage.open(&path, capacity).map_err(|e| Error::io("open", path, e))?
         };
-        Ok(Self {
+        Ok(Self::of(storage, directory, base, log, index_bytes_max, stage))
+    }
+
+    /// Creates the `.log` of a segment that is to take the place of others. What an earlier attempt has left under its
+    /// names goes.
+    pub(super) fn create_cleaned(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        base: Offset,
+        capacity: u64,
+        index_bytes_max: u64,
+    ) -> Result<Self> {
+        let stage = Stage::Cleaned;
+        for kind in Kind::ALL {
+            let path = directory.join(name_at(base, kind, stage));
+            match storage.remove(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", path, e)),
+                _ => {}
+            }
+        }
+        let path = directory.join(name_at(base, Kind::Log, stage));
+        let log = storage.create(&path, capacity).map_err(|e| Error::io("create", path, e))?;
+        Ok(Self::of(storage, directory, base, log, index_bytes_max, stage))
+    }
+
+    fn of(
+        storage: &Arc<dyn Storage>,
+        directory: &Path,
+        base: Offset,
+        log: Arc<dyn StorageFile>,
+        index_bytes_max: u64,
+        stage: Stage,
+    ) -> Self {
+        Self {
             storage: Arc::clone(storage),
             directory: directory.to_owned(),
             base,
@@ -91,8 +152,8 @@ impl Files {
             indexes: [const { OnceLock::new() }; 3],
             index_bytes_max,
             unsynced_transactions: AtomicBool::new(false),
-            retired: OnceLock::new(),
-        })
+            stage: Mutex::new(stage),
+        }
     }
 
     pub(super) fn log(&self) -> &Arc<dyn StorageFile> {
@@ -116,10 +177,11 @@ impl Files {
 
     /// The path that a file has now.
     pub(super) fn path(&self, kind: Kind) -> PathBuf {
-        self.directory.join(match self.retired.get() {
-            Some(serial) => retired_name(self.base, kind, *serial),
-            None => name(self.base, kind),
-        })
+        self.path_at(kind, *self.stage.lock())
+    }
+
+    fn path_at(&self, kind: Kind, stage: Stage) -> PathBuf {
+        self.directory.join(name_at(self.base, kind, stage))
     }
 
     /// Wraps an error of one of the files.
@@ -131,7 +193,8 @@ impl Files {
     pub(super) fn index(&self, kind: Kind) -> io::Result<Option<&Arc<dyn StorageFile>>> {
         let Some(slot) = self.slot(kind) else { return Ok(Some(&self.log)) };
         if slot.get().is_none() {
-            match self.storage.open(&self.path(kind), self.index_bytes_max) {
+            let stage = self.stage.lock();
+            match self.storage.open(&self.path_at(kind, *stage), self.index_bytes_max) {
                 Ok(file) => drop(slot.set(file)),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(e) => return Err(e),
@@ -145,7 +208,8 @@ impl Files {
         if let Some(file) = self.index(kind)? {
             return Ok(file);
         }
-        let created = self.storage.create(&self.path(kind), self.index_bytes_max)?;
+        let stage = self.stage.lock();
+        let created = self.storage.create(&self.path_at(kind, *stage), self.index_bytes_max)?;
         Ok(self.slot(kind).map_or(&self.log, |slot| slot.get_or_init(|| created)))
     }
 
@@ -177,16 +241,63 @@ impl Files {
 
     /// Renames all files; the `.log` last, so that a half-done retirement leaves a segment without indexes.
     pub(super) fn retire(&self, serial: u64) -> Result<()> {
+        let mut stage = self.stage.lock();
+        let to = Stage::Retired(serial);
         for kind in Kind::ALL.into_iter().rev() {
-            let path = self.directory.join(name(self.base, kind));
-            let to = self.directory.join(retired_name(self.base, kind, serial));
-            match self.rename(kind, &path, &to) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("rename", path, e)),
-                _ => {}
-            }
+            // What another retirement of it has renamed is not there any more.
+            self.move_to(kind, Stage::Named, to)?;
         }
-        let _ = self.retired.set(serial);
+        *stage = to;
         Ok(())
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::Retired(_))
+    }
+
+    /// It is complete: `.cleaned` becomes `.swap`, the `.log` first.
+    pub(super) fn to_swap(&self) -> Result<()> {
+        let mut stage = self.stage.lock();
+        for kind in Kind::ALL {
+            self.move_to(kind, Stage::Cleaned, Stage::Swap)?;
+        }
+        *stage = Stage::Swap;
+        Ok(())
+    }
+
+    /// It is not to take the place for all that: a `.log` that is called `.swap` is called `.cleaned` again, so that
+    /// whoever finds the files takes none of them for complete.
+    pub(super) fn back_to_cleaned(&self) -> Result<()> {
+        let mut stage = self.stage.lock();
+        self.move_to(Kind::Log, Stage::Swap, Stage::Cleaned)?;
+        *stage = Stage::Cleaned;
+        Ok(())
+    }
+
+    /// The `.log` gets the name that it is to have. Once that is durable the others follow, by
+    /// [`Self::install_indexes`]: who finds `.log.swap` takes what has the indexes' names for those of the segment
+    /// that was replaced.
+    pub(super) fn install_log(&self) -> Result<()> {
+        self.move_to(Kind::Log, Stage::Swap, Stage::Named)
+    }
+
+    /// The indexes get the names that they are to have.
+    pub(super) fn install_indexes(&self) -> Result<()> {
+        let mut stage = self.stage.lock();
+        for kind in Kind::ALL.into_iter().skip(1) {
+            self.move_to(kind, Stage::Swap, Stage::Named)?;
+        }
+        *stage = Stage::Named;
+        Ok(())
+    }
+
+    /// Renames one file, where it is there.
+    fn move_to(&self, kind: Kind, from: Stage, to: Stage) -> Result<()> {
+        let (from, to) = (self.path_at(kind, from), self.path_at(kind, to));
+        match self.rename(kind, &from, &to) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("rename", from, e)),
+            _ => Ok(()),
+        }
     }
 
     fn rename(&self, kind: Kind, from: &Path, to: &Path) -> io::Result<()> {
@@ -201,7 +312,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        if self.retired.get().is_none() {
+        if !matches!(*self.stage.lock(), Stage::Retired(_) | Stage::Cleaned) {
             return;
         }
         for kind in Kind::ALL {

@@ -10,6 +10,7 @@
 //!    gather ...... the one pass of the usual way
 //!    search ...... timestamps
 //!    walk ........ what a partition asks besides
+//!  cleaned ....... what compaction asks, and the segment that it writes
 //!  scan, rules ... walking batches, stepping over damage; what is right in its place
 //!  indexer, check  which batch earns an entry; whether an index file fits its log
 //!  offset_index, time_index, txn_index
@@ -22,6 +23,7 @@
 //! to; whatever a reader is given has been checked; the file's length is not the log's while the segment is open.
 
 mod check;
+mod cleaned;
 mod cut;
 mod files;
 mod gather;

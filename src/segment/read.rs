@@ -273,7 +273,7 @@ impl SegmentReader {
     }
 
     /// The error for a damaged batch, unless it is a message of an older format.
-    fn damaged(
+    pub(super) fn damaged(
         &self,
         cursor: &mut Cursor<'_>,
         position: u64,

@@ -116,6 +116,11 @@ impl SegmentReader {
         self.files.retire(serial)
     }
 
+    /// Whether its files have left the log: another segment may have their names.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.files.is_retired()
+    }
+
     /// The aborted transactions whose marker lies in this segment, in the order of their markers.
     ///
     /// # Errors

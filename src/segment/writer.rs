@@ -111,15 +111,21 @@ impl Segment {
         config: &SegmentConfig,
         created: Timestamp,
     ) -> Result<Self> {
-        let mut segment = Self::new(storage, directory, base, 0, config, true)?;
-        segment.created = Some(created);
-        segment.go_live(
-            Arc::new(OffsetIndex(Index::in_files(base, &segment.reader.files))),
-            Arc::new(TimeIndex(Index::in_files(base, &segment.reader.files))),
-            Indexer::new(config.index_interval_bytes),
+        let segment = Self::new(storage, directory, base, 0, config, true)?;
+        Ok(segment.begun(created))
+    }
+
+    /// It is empty, and is appended to from now on.
+    pub(super) fn begun(mut self, created: Timestamp) -> Self {
+        let base = self.base_offset();
+        self.created = Some(created);
+        self.go_live(
+            Arc::new(OffsetIndex(Index::in_files(base, &self.reader.files))),
+            Arc::new(TimeIndex(Index::in_files(base, &self.reader.files))),
+            Indexer::new(self.config.index_interval_bytes),
             None,
         );
-        Ok(segment)
+        self
     }
 
     /// Opens a segment that is there. `len`, the length of its `.log` file, is taken for the log's; no record and no
@@ -144,8 +150,12 @@ impl Segment {
     ) -> Result<Self> {
         let capacity = len.max(config.segment_bytes.into());
         let files = Files::new(storage, directory, base, capacity, config.index_bytes_max.into(), create)?;
+        Ok(Self::of_files(files, base, len, config))
+    }
+
+    pub(super) fn of_files(files: Files, base: Offset, len: u64, config: &SegmentConfig) -> Self {
         let reader = SegmentReader::new(Arc::new(files), base, *config, len, Picture::default());
-        Ok(Self::of_reader(Arc::new(reader), len))
+        Self::of_reader(Arc::new(reader), len)
     }
 
     pub(super) fn of_reader(reader: Arc<SegmentReader>, file_end: u64) -> Self {

@@ -19,6 +19,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::map::ForkMark;
 use super::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
@@ -196,6 +197,14 @@ impl Storage for FileStorage {
     fn modified(&self, path: &Path) -> io::Result<Timestamp> {
         let metadata = fs::metadata(self.base.resolve(path))?;
         Ok(Timestamp(metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000)))
+    }
+
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        let file = retrying(&self.pool, || fs::OpenOptions::new().append(true).open(path))?;
+        let from_epoch = Duration::from_millis(time.0.unsigned_abs());
+        let epoch = UNIX_EPOCH;
+        let time = if time.0 < 0 { epoch.checked_sub(from_epoch) } else { epoch.checked_add(from_epoch) };
+        file.set_modified(time.ok_or(io::ErrorKind::InvalidInput)?)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {

@@ -309,6 +309,10 @@ impl Storage for MemoryStorage {
         self.machine.lock().modified(&key(path)?)
     }
 
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        self.machine.lock().set_modified(&key(path)?, time)
+    }
+
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.machine.lock().sync_directory(&key(path)?)
     }

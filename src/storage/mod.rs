@@ -101,6 +101,9 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// When a file was last written, in wall time.
     fn modified(&self, path: &Path) -> io::Result<Timestamp>;
 
+    /// Has a file have been written last at `time`. It is a hint that a loss of power may take.
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()>;
+
     /// Makes the names in a directory durable (assumption 3).
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 

@@ -13,6 +13,7 @@ use std::thread;
 use bytes::Bytes;
 
 use crate::storage::{LockMode, Storage, StorageFile};
+use crate::types::Timestamp;
 
 /// Enough for an implementation that maps files to map them.
 const CAPACITY: u64 = 1 << 20;
@@ -122,6 +123,10 @@ fn list_and_modified(storage: &dyn Storage, directory: &Path) {
     write(&*file, 5, b"6");
     assert!(storage.modified(&directory.join("b")).expect("a time") >= before);
     fails(storage.modified(&directory.join("none")), ErrorKind::NotFound, "the time of what is not there");
+    storage.set_modified(&directory.join("b"), Timestamp(1_234)).expect("the time is set");
+    assert_eq!(storage.modified(&directory.join("b")).expect("a time"), Timestamp(1_234), "the time that was set");
+    let none = storage.set_modified(&directory.join("none"), Timestamp(1_234));
+    fails(none, ErrorKind::NotFound, "setting the time of what is not there");
 }
 
 fn remove_a_directory(storage: &dyn Storage, directory: &Path) {

@@ -123,6 +123,10 @@ impl Storage for Hooked {
         self.inner.modified(path)
     }
 
+    fn set_modified(&self, path: &Path, time: Timestamp) -> io::Result<()> {
+        self.inner.set_modified(path, time)
+    }
+
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.inner.sync_directory(path)
     }

@@ -5,12 +5,15 @@ use proptest::option::of;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::Retention;
+use crate::config::{Ratio, Retention};
 
 fn any_millis() -> impl Strategy<Value = Duration> {
     let ends = proptest::sample::select(vec![0, 1, 5, 604_800_000, i64::MAX.cast_unsigned() - 1]);
     prop_oneof![ends, any::<u32>().prop_map(u64::from)].prop_map(Duration::from_millis)
 }
+
+/// The greatest time that Kafka's settings can say.
+const MOST: Duration = Duration::from_millis(i64::MAX.cast_unsigned() - 1);
 
 /// A number that can be a size, often a default one.
 fn any_bytes() -> impl Strategy<Value = u32> {
@@ -60,6 +63,12 @@ fn any_change() -> impl Strategy<Value = Change> {
         change(any_millis(), TopicConfig::checkpoint_interval),
         change(any_millis(), TopicConfig::idle_after),
         change(any_millis(), TopicConfig::producer_id_expiration),
+        change((0..=1_000_000_u32).prop_map(|part| Ratio::new(f64::from(part) / 1e6)), TopicConfig::min_dirty_ratio),
+        change(any_millis(), TopicConfig::delete_retention),
+        change((any_millis(), of(any_millis())), |config, (least, more)| {
+            let most = more.map(|more| (least + more).clamp(Duration::from_millis(1), MOST));
+            config.min_compaction_lag(least).max_compaction_lag(most)
+        }),
     ])
 }
 
@@ -123,6 +132,10 @@ fn every_setting_has_its_name() {
         .flush_interval(Duration::from_millis(9))
         .checkpoint_interval(Duration::from_secs(1))
         .idle_after(Duration::from_secs(2))
+        .min_dirty_ratio(Ratio::new(0.125))
+        .min_compaction_lag(Duration::from_secs(4))
+        .max_compaction_lag(Some(Duration::from_secs(5)))
+        .delete_retention(Duration::from_secs(6))
         .decompressed_bytes_max(1 << 10);
     let text: Vec<_> = config.settings().iter().map(|(name, value)| format!("{name}={value}")).collect();
     let expected = [
@@ -136,6 +149,10 @@ fn every_setting_has_its_name() {
         "max.message.bytes=99",
         "message.timestamp.before.max.ms=3000",
         "message.timestamp.after.max.ms=0",
+        "min.cleanable.dirty.ratio=0.125",
+        "min.compaction.lag.ms=4000",
+        "max.compaction.lag.ms=5000",
+        "delete.retention.ms=6000",
         "compression.type=uncompressed",
         "min.insync.replicas=2",
         "taffrail.durability=os",

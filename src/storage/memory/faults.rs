@@ -46,6 +46,8 @@ pub enum OperationKind {
     List,
     /// [`Storage::modified`](crate::storage::Storage::modified).
     Modified,
+    /// [`Storage::set_modified`](crate::storage::Storage::set_modified).
+    SetModified,
     /// [`Storage::sync_directory`](crate::storage::Storage::sync_directory).
     SyncDirectory,
     /// [`Storage::lock`](crate::storage::Storage::lock).
@@ -97,6 +99,7 @@ impl OperationKind {
             Self::Read => "read",
             Self::Truncate => "truncate",
             Self::Sync => "sync",
+            Self::SetModified => "set the modification time of",
             Self::Length => "ask the length of",
         }
     }

@@ -96,6 +96,13 @@ impl Machine {
         Ok(self.inode(inode).map(|inode| inode.modified).unwrap_or_default())
     }
 
+    pub(super) fn set_modified(&mut self, path: &str, time: Timestamp) -> io::Result<()> {
+        self.begin(&Attempt::new(OperationKind::SetModified, path))?;
+        let inode = self.file(path)?;
+        self.inode_mut(inode).modified = time;
+        Ok(())
+    }
+
     pub(super) fn sync_directory(&mut self, path: &str) -> io::Result<()> {
         self.begin(&Attempt::new(OperationKind::SyncDirectory, path))?;
         self.directory(path)?;

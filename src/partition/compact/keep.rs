@@ -1,0 +1,195 @@
+//! What stays of a batch: pure, but for the state of the transactions that a pass carries from batch to batch.
+//!
+//! ```text
+//!   at or behind the end of what was mapped     stays as it is
+//!   marker of a transaction                     stays while data of it was seen in this pass; else the delete horizon is
+//!                                               set, and once that has passed it goes
+//!   control batch without a record              goes                       other control records stay
+//!   of an aborted transaction                   its records go
+//!   record without a key                        goes
+//!   record whose key has a later offset         goes
+//!   record without a value                      stays until the delete horizon of its batch, which is set by the first
+//!                                               pass that keeps it
+//!   every other record                          stays
+//! ```
+//!
+//! A batch without a record left goes too, unless its header is needed: (i) it holds the last data of an active producer,
+//! whose sequences go on from it; (ii) a producer has nothing but markers left, and this one has its epoch; (iii) it is
+//! the last batch of the pass, so that the offset behind it is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::producers::LastRecord;
+use super::map::OffsetMap;
+use crate::record::batch::BatchHeader;
+use crate::record::batches::Batch;
+use crate::record::control::ControlRecord;
+use crate::record::decode::RecordView;
+use crate::segment::AbortedTransaction;
+use crate::types::{Offset, ProducerId, Timestamp};
+
+/// The aborted transactions of a log, by producer and rising.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Aborted(BTreeMap<ProducerId, Vec<AbortedTransaction>>);
+
+impl Aborted {
+    pub(super) fn new(entries: impl IntoIterator<Item = AbortedTransaction>) -> Self {
+        let mut aborted = Self::default();
+        for entry in entries {
+            aborted.0.entry(entry.producer_id).or_default().push(entry);
+        }
+        aborted.0.values_mut().for_each(|entries| entries.sort_by_key(|entry| entry.last_offset));
+        aborted
+    }
+
+    /// Whether a batch of data belongs to one.
+    pub(super) fn covers(&self, header: &BatchHeader) -> bool {
+        let is_data = header.is_transactional() && !header.is_control();
+        let entry = header.producer_id().filter(|_| is_data).and_then(|id| self.ending_from(id, header.base_offset()));
+        entry.is_some_and(|entry| entry.first_offset <= header.base_offset())
+    }
+
+    /// The one that a marker ends.
+    fn ended_by(&self, producer: ProducerId, marker: Offset) -> Option<AbortedTransaction> {
+        self.ending_from(producer, marker).filter(|entry| entry.last_offset == marker)
+    }
+
+    /// The first one of a producer that ends at or behind `offset`.
+    fn ending_from(&self, producer: ProducerId, offset: Offset) -> Option<AbortedTransaction> {
+        let entries = self.0.get(&producer)?;
+        entries.get(entries.partition_point(|entry| entry.last_offset < offset)).copied()
+    }
+}
+
+/// Whose transactions have shown data in this pass.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(BTreeSet<ProducerId>);
+
+impl Seen {
+    /// Takes in a batch. Of a marker it answers whether there was data of its transaction.
+    fn observe(&mut self, header: &BatchHeader, control: Option<ControlRecord>) -> bool {
+        let Some(producer) = header.producer_id().filter(|_| header.is_transactional()) else { return false };
+        match control {
+            Some(ControlRecord::Abort { .. } | ControlRecord::Commit { .. }) => self.0.remove(&producer),
+            _ if header.is_control() => false,
+            _ => {
+                self.0.insert(producer);
+                false
+            }
+        }
+    }
+}
+
+/// What becomes of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It stays, to the byte.
+    Stays,
+    /// It is written again, with the records that are marked, and with this delete horizon unless it has one.
+    Rewritten { kept: Vec<bool>, horizon: Option<Timestamp> },
+    /// Its header stays.
+    Header,
+    /// It goes.
+    Goes,
+}
+
+/// A fate, and the entry of the transaction index that goes with it.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) fate: Fate,
+    pub(super) aborted: Option<AbortedTransaction>,
+}
+
+/// What a pass goes by.
+#[derive(Debug)]
+pub(super) struct Judge<'a> {
+    pub(super) map: &'a OffsetMap,
+    /// Where what was mapped ends.
+    pub(super) end: Offset,
+    pub(super) now: Timestamp,
+    /// What a delete horizon is set to.
+    pub(super) horizon: Timestamp,
+    pub(super) aborted: &'a Aborted,
+    pub(super) producers: &'a BTreeMap<ProducerId, LastRecord>,
+}
+
+impl Judge<'_> {
+    /// Says what becomes of a batch. `is_last`: its header stays whatever goes.
+    pub(super) fn judge(&self, batch: &Batch<'_>, seen: &mut Seen, is_last: bool) -> Verdict {
+        let header = batch.header();
+        let control = batch.control();
+        let had_data = seen.observe(header, control);
+        let ended = || header.producer_id().and_then(|id| self.aborted.ended_by(id, header.last_offset()));
+        let marks_abort = matches!(control, Some(ControlRecord::Abort { .. }));
+        if header.base_offset() >= self.end {
+            return Verdict { fate: Fate::Stays, aborted: ended().filter(|_| marks_abort) };
+        }
+        let fate = if header.is_control() {
+            self.judge_control(header, control, had_data)
+        } else if self.aborted.covers(header) {
+            Fate::Goes
+        } else {
+            self.judge_data(batch)
+        };
+        let is_needed = is_last || self.is_last_of_producer(header);
+        let fate = if fate == Fate::Goes && is_needed { Fate::Header } else { fate };
+        Verdict { fate, aborted: ended().filter(|_| marks_abort && had_data) }
+    }
+
+    fn judge_control(&self, header: &BatchHeader, control: Option<ControlRecord>, had_data: bool) -> Fate {
+        match control {
+            None => Fate::Goes,
+            Some(ControlRecord::Abort { .. } | ControlRecord::Commit { .. }) if !had_data => {
+                match header.delete_horizon() {
+                    Some(horizon) if horizon <= self.now => Fate::Goes,
+                    Some(_) => Fate::Stays,
+                    None => Fate::Rewritten { kept: all_of(header), horizon: Some(self.horizon) },
+                }
+            }
+            Some(_) => Fate::Stays,
+        }
+    }
+
+    fn judge_data(&self, batch: &Batch<'_>) -> Fate {
+        let header = batch.header();
+        let is_past_horizon = header.delete_horizon().is_some_and(|horizon| horizon <= self.now);
+        let mut count = 0_u32;
+        let mut keeps_tombstone = false;
+        let judge = |record: RecordView<'_>| {
+            let stays = self.keeps(&record, is_past_horizon);
+            count += u32::from(stays);
+            keeps_tombstone |= stays && record.value().is_none();
+            stays
+        };
+        let kept: Vec<bool> = batch.records().map(judge).collect();
+        // Of a batch that is mapped in part the rest is not clean yet: the time of its tombstones has not begun.
+        let begins = keeps_tombstone && header.delete_horizon().is_none() && header.last_offset() < self.end;
+        match count {
+            0 => Fate::Goes,
+            all if all == header.record_count() && !begins => Fate::Stays,
+            _ => Fate::Rewritten { kept, horizon: begins.then_some(self.horizon) },
+        }
+    }
+
+    fn keeps(&self, record: &RecordView<'_>, is_past_horizon: bool) -> bool {
+        if record.offset() >= self.end {
+            return true;
+        }
+        let Some(key) = record.key() else { return false };
+        let is_latest = self.map.get(key).is_none_or(|last| last <= record.offset());
+        is_latest && (record.value().is_some() || !is_past_horizon)
+    }
+
+    fn is_last_of_producer(&self, header: &BatchHeader) -> bool {
+        let last = header.producer_id().and_then(|id| self.producers.get(&id));
+        last.is_some_and(|last| match last.last_data {
+            Some(offset) => header.last_offset() == offset,
+            None => header.is_control() && header.producer_epoch() == Some(last.epoch),
+        })
+    }
+}
+
+fn all_of(header: &BatchHeader) -> Vec<bool> {
+    // One is there at least: the batch was checked, and holds no more records than its bytes do.
+    vec![true; header.record_count() as usize]
+}

@@ -1,0 +1,152 @@
+//! Power is lost, or the process killed, at every storage operation of a compaction: what is found afterwards is, segment
+//! by segment, the old or the new, and never a mixture or a hole.
+
+mod support {
+    #![allow(dead_code, reason = "a part of it is used")]
+    pub(crate) mod compacted;
+
+    /// The number in the environment variable `name`, or `default` where it is not set.
+    pub(crate) fn env_count(name: &str, default: u64) -> u64 {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    }
+}
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use support::compacted::*;
+use support::env_count;
+use taffrail::{
+    Compacting, CompactionEnd, Durability, Fault, Isolation, ManualClock, MemoryStorage, Outcome, Partition,
+    PartitionConfig, Timestamp,
+};
+
+/// Two groups: one of several segments, of whose last nothing stays, and one that is written as two segments.
+fn fill(partition: &Partition) {
+    for round in 0..4_u64 {
+        for n in 0..4_u64 {
+            put(partition, &[(Some(&format!("k{n}")), Some(&format!("{round}")), 1)]);
+        }
+        if round == 1 {
+            put_of(partition, 9, 0, true, &[(Some("k1"), Some("aborted"), 1)]);
+            mark(partition, 9, Outcome::Aborted, 1);
+        }
+        partition.roll().expect("rolled");
+    }
+    for n in 0..8_u64 {
+        put(partition, &[(Some(&format!("large-{n}")), Some(&"v".repeat(150)), 1)]);
+    }
+    put_of(partition, 9, 1, true, &[(Some("k0"), Some("aborted too"), 1)]);
+    mark(partition, 9, Outcome::Aborted, 1);
+    for n in 0..4_u64 {
+        put(partition, &[(Some(&format!("k{n}")), Some("last"), 1)]);
+    }
+    partition.roll().expect("rolled");
+    put(partition, &[(Some("k0"), Some("in the active one"), 1)]);
+}
+
+fn settings(durability: Durability) -> PartitionConfig {
+    config().durability(durability).segment_bytes(1600)
+}
+
+/// What is compacted is written to segments of another size than it was.
+fn smaller(durability: Durability) -> PartitionConfig {
+    config().durability(durability).segment_bytes(1200)
+}
+
+struct Before {
+    storage: MemoryStorage,
+    clock: Arc<ManualClock>,
+    partition: Partition,
+}
+
+fn before(durability: Durability) -> Before {
+    let (storage, clock) = (MemoryStorage::new(3), Arc::new(ManualClock::at(Timestamp(1000))));
+    let partition = builder(&storage, &clock, settings(durability)).open().expect("it opens");
+    fill(&partition);
+    partition.sync().expect("synced");
+    partition.set_config(smaller(durability)).expect("set");
+    Before { storage, clock, partition }
+}
+
+/// What the log holds before the compaction, and after each exchange.
+fn stages(partition: &Partition) -> Vec<Vec<Bytes>> {
+    let mut stages = vec![batches(partition)];
+    loop {
+        let step = partition.compact(at(1000), 1).expect("compacted");
+        let now = batches(partition);
+        if stages.last() != Some(&now) {
+            stages.push(now);
+        }
+        if let Compacting::Ended(ended) = step {
+            assert_eq!(ended.end, CompactionEnd::Complete);
+            assert!(ended.segments_before > stages.len(), "a group is of several segments: {ended}");
+            return stages;
+        }
+    }
+}
+
+fn names(storage: &MemoryStorage) -> Vec<String> {
+    storage.paths().iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect()
+}
+
+#[test]
+fn what_is_found_is_the_old_or_the_new() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let whole = before(durability);
+        let stages = stages(&whole.partition);
+        let end = whole.partition.end();
+        let visible = read(&whole.partition, Isolation::Committed);
+        assert!(stages.len() >= 4, "{} stages", stages.len());
+        let whole = before(durability);
+        let begin = whole.storage.operations();
+        let done = whole.partition.compact_all(at(1000)).expect("compacted");
+        assert!(done.segments_after >= stages.len(), "a group became several segments: {done}");
+        let count = whole.storage.operations() - begin;
+        let mut seen = vec![0; stages.len()];
+        for number in 0..=count {
+            for seed in 0..env_count("TAFFRAIL_CRASH_SEEDS", 3) {
+                let start = before(durability);
+                let begin = start.storage.operations();
+                match seed {
+                    0 => start.storage.fail_from(begin + number, Fault::Io),
+                    _ => start.storage.crash_at(begin + number),
+                }
+                drop(start.partition.compact_all(at(1000)));
+                drop(start.partition);
+                let left = if seed == 0 { start.storage.kill() } else { start.storage.crash(seed) };
+                let context = format!("{durability:?}, operation {number}, seed {seed}");
+                // The recovery is interrupted as well, here and there.
+                let left = interrupt(left, &start.clock, durability, number + seed);
+                let partition = builder(&left, &start.clock, smaller(durability)).open().expect("it opens");
+                let found = batches(&partition);
+                let stage = stages.iter().position(|stage| *stage == found);
+                seen[stage.unwrap_or_else(|| panic!("{context}: a mixture: {:?}", shape(&partition)))] += 1;
+                assert!(
+                    names(&left).iter().all(|name| !name.ends_with(".cleaned") && !name.ends_with(".swap")),
+                    "{context}: {:?}",
+                    names(&left)
+                );
+                partition.compact_all(at(1000)).expect("compacted");
+                assert_eq!(read(&partition, Isolation::Committed), visible, "{context}");
+                assert_eq!(partition.end(), end, "{context}");
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 10), "each was seen: {seen:?}");
+    }
+}
+
+/// Opens the partition, and loses power in the midst of it.
+fn interrupt(storage: MemoryStorage, clock: &Arc<ManualClock>, durability: Durability, number: u64) -> MemoryStorage {
+    let stride = env_count("TAFFRAIL_CRASH_STRIDE", 3).max(1);
+    let mut storage = storage;
+    for round in 0..2 {
+        if !(number + round).is_multiple_of(stride) {
+            continue;
+        }
+        storage.crash_at(storage.operations() + 3 + (number * 7 + round * 5) % 40);
+        drop(builder(&storage, clock, smaller(durability)).open());
+        storage = storage.crash(number);
+    }
+    storage
+}
