@@ -89,7 +89,7 @@ impl World {
                     offset: None,
                     refused: true,
                 };
-                self.open_producer(index);
+                assert!(self.open_producer(index), "a producer does not open");
                 self.send_as(index, name, sent, Some(partition), None);
                 let refused = self.model.sent.last().is_none_or(|sent| sent.refused);
                 assert!(!refused, "{name}-{partition} takes no record");

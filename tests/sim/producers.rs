@@ -71,7 +71,9 @@ impl ProducerActor {
 impl World {
     pub(super) fn produce(&mut self) {
         let index = self.choice.index(self.producers.len());
-        self.open_producer(index);
+        if !self.open_producer(index) {
+            return;
+        }
         match self.choice.below(20) {
             0 => self.flush(index),
             1 => self.wait(index),
@@ -94,9 +96,10 @@ impl World {
         self.producers[index].before += 1;
     }
 
-    pub(super) fn open_producer(&mut self, index: usize) {
+    /// Says whether there is one now: its id takes the disk.
+    pub(super) fn open_producer(&mut self, index: usize) -> bool {
         if self.producers[index].producer.is_some() {
-            return;
+            return true;
         }
         let actor = &self.producers[index];
         let mut builder = self.log().producer().acks(actor.acks).linger(actor.linger).when_full(WhenFull::Fail);
@@ -104,8 +107,11 @@ impl World {
         if let Some(compression) = actor.compression {
             builder = builder.compression(compression);
         }
-        let opened = builder.open().unwrap_or_else(|error| panic!("a producer does not open: {error}"));
-        self.producers[index].producer = Some(opened);
+        match builder.open() {
+            Ok(opened) => self.producers[index].producer = Some(opened),
+            Err(error) => self.excuse(&error, "a producer does not open"),
+        }
+        self.producers[index].producer.is_some()
     }
 
     fn send(&mut self, index: usize) {
@@ -281,7 +287,7 @@ impl World {
     /// Flushes every producer, and sees every delivery end.
     pub(super) fn settle_producers(&mut self) {
         for index in 0..self.producers.len() {
-            self.open_producer(index);
+            assert!(self.open_producer(index), "producer {index} does not open");
             self.flush(index);
             self.poll(index, Answers::Open);
             let open = self.producers[index].pending.len();
