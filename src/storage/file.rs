@@ -1,11 +1,13 @@
 //! The operating system's files, as a [`Storage`].
 //!
-//! Three things are added to what the system offers: reads that lend bytes of the mapped file (the rules stand
-//! in `storage/map.rs` and `storage/lend.rs`), one bound on the files that are open (`file/pool.rs`), and
-//! handles that stay good over that (`file/handle.rs`).
+//! Four things are added to what the system offers: reads that lend bytes of the mapped file (the rules stand
+//! in `storage/map.rs` and `storage/lend.rs`), one bound on the files that are open (`file/pool.rs`),
+//! handles that stay good over that (`file/handle.rs`), and relative paths that lead to the same place for good
+//! (`file/base.rs`).
 //!
 //! Linux and macOS. Not Windows, where a mapped file can be neither cut nor renamed.
 
+mod base;
 mod handle;
 mod host;
 mod lock;
@@ -22,6 +24,7 @@ use super::map::ForkMark;
 use super::{BootId, Entry, LockMode, Storage, StorageFile, StorageLock};
 use crate::sync::Mutex;
 use crate::types::Timestamp;
+use base::Base;
 use handle::Handle;
 use pool::Pool;
 
@@ -49,6 +52,9 @@ pub enum Reads {
 /// A file that was opened here is changed only through its handle, and has one handle at a time; a second one
 /// sees the length that the file had when it was opened.
 ///
+/// Relative paths are meant from the working directory that the process had when the storage was made: a program that
+/// changes it later finds its files where they were. (Where the system does not say which it is, they stay relative.)
+///
 /// ```
 /// use std::io::IoSlice;
 /// use taffrail::{FileStorage, Storage};
@@ -67,6 +73,7 @@ pub enum Reads {
 pub struct FileStorage {
     reads: Reads,
     pool: Arc<Pool>,
+    base: Base,
     /// Whether a device is known as local.
     local: Mutex<BTreeMap<u64, bool>>,
     mark: Arc<ForkMark>,
@@ -85,6 +92,7 @@ impl FileStorage {
         Self {
             reads: Reads::Auto,
             pool: Arc::new(Pool::new(host::default_open_files())),
+            base: Base::now(),
             local: Mutex::new(BTreeMap::new()),
             mark: Arc::new(ForkMark::new()),
         }
@@ -119,52 +127,55 @@ impl FileStorage {
 
     fn handle(&self, path: &Path, capacity: u64, opened: Opened) -> Arc<dyn StorageFile> {
         let mapped = self.is_mapped(path, opened.metadata.dev());
-        Handle::new(&self.pool, path, opened, capacity, mapped)
+        Handle::new(&self.pool, &self.base, path, opened, capacity, mapped)
     }
 }
 
 impl Storage for FileStorage {
     fn open(&self, path: &Path, capacity: u64) -> io::Result<Arc<dyn StorageFile>> {
         self.pool.make_room();
-        let opened = open_retrying(&self.pool, path)?;
-        Ok(self.handle(path, capacity, opened))
+        let path = self.base.resolve(path);
+        let opened = open_retrying(&self.pool, &path)?;
+        Ok(self.handle(&path, capacity, opened))
     }
 
     fn create(&self, path: &Path, capacity: u64) -> io::Result<Arc<dyn StorageFile>> {
         self.pool.make_room();
-        let file = retrying(&self.pool, || fs::File::create_new(path))?;
+        let path = self.base.resolve(path);
+        let file = retrying(&self.pool, || fs::File::create_new(&path))?;
         let metadata = file.metadata()?;
-        Ok(self.handle(path, capacity, Opened { file, metadata, is_writable: true }))
+        Ok(self.handle(&path, capacity, Opened { file, metadata, is_writable: true }))
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        match fs::create_dir(path) {
+        let path = self.base.resolve(path);
+        match fs::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             outcome => outcome,
         }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        fs::remove_file(self.base.resolve(path))
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        fs::remove_dir(self.base.resolve(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        fs::rename(self.base.resolve(from), self.base.resolve(to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         // Of a symbolic link the file that it leads to is meant: a second name of the link itself would show whatever
         // stands under the first name later.
-        fs::hard_link(fs::canonicalize(from)?, to)
+        fs::hard_link(fs::canonicalize(self.base.resolve(from))?, self.base.resolve(to))
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for entry in fs::read_dir(directory)? {
+        for entry in fs::read_dir(self.base.resolve(directory))? {
             let entry = entry?;
             let (is_directory, len) = match fs::metadata(entry.path()) {
                 Ok(metadata) if metadata.is_dir() => (true, 0),
@@ -183,16 +194,17 @@ impl Storage for FileStorage {
     }
 
     fn modified(&self, path: &Path) -> io::Result<Timestamp> {
-        let metadata = fs::metadata(path)?;
+        let metadata = fs::metadata(self.base.resolve(path))?;
         Ok(Timestamp(metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000)))
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        retrying(&self.pool, || fs::File::open(path))?.sync_all()
+        let path = self.base.resolve(path);
+        retrying(&self.pool, || fs::File::open(&path))?.sync_all()
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> io::Result<Box<dyn StorageLock>> {
-        Ok(Box::new(lock::FileLock::take(path, mode, &self.mark)?))
+        Ok(Box::new(lock::FileLock::take(&self.base.resolve(path), mode, &self.mark)?))
     }
 
     fn boot(&self) -> Option<BootId> {

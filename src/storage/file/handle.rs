@@ -29,6 +29,7 @@ use bytes::Bytes;
 use super::super::StorageFile;
 use super::super::lend::{Extent, Lend, Lending, Mapped};
 use super::super::map::{Map, lent, maps_of};
+use super::base::Base;
 use super::pool::{Closing, Member, Pool};
 use super::{Opened, copy_front, open_retrying, sync_directory_of, write_slices};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,6 +45,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub(super) struct Handle {
     me: Weak<Handle>,
     pool: Arc<Pool>,
+    base: Base,
     capacity: u64,
     mapped: bool,
     /// Whether the system lets this process write to it, as of when it was opened last.
@@ -63,6 +65,7 @@ pub(super) struct Handle {
 }
 
 struct Name {
+    /// As the system is asked for it.
     path: PathBuf,
     identity: Identity,
 }
@@ -98,7 +101,14 @@ impl fmt::Debug for Handle {
 
 impl Handle {
     /// Takes over a file that was just opened.
-    pub(super) fn new(pool: &Arc<Pool>, path: &Path, opened: Opened, capacity: u64, mapped: bool) -> Arc<Self> {
+    pub(super) fn new(
+        pool: &Arc<Pool>,
+        base: &Base,
+        path: &Path,
+        opened: Opened,
+        capacity: u64,
+        mapped: bool,
+    ) -> Arc<Self> {
         let Opened { file, metadata, is_writable } = opened;
         let length = metadata.len();
         let extent = sync::Arc::new(Extent::new(length, length));
@@ -106,6 +116,7 @@ impl Handle {
         let handle = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             pool: Arc::clone(pool),
+            base: base.clone(),
             capacity,
             mapped: mapped && capacity.max(length) >= MAPPED_BYTES_MIN,
             is_writable: AtomicBool::new(is_writable),
@@ -401,13 +412,14 @@ impl StorageFile for Handle {
     }
 
     fn rename(&self, to: &Path) -> io::Result<()> {
+        let to = self.base.resolve(to);
         let mut name = self.name.lock();
         if to.parent() != name.path.parent() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the new name is in another directory"));
         }
         self.check(&name)?;
-        fs::rename(&name.path, to)?;
-        name.path = to.to_path_buf();
+        fs::rename(&name.path, &to)?;
+        name.path = to.into_owned();
         Ok(())
     }
 
@@ -481,7 +493,7 @@ mod tests {
         let file = fs::File::options().read(true).write(true).open(path).expect("opened");
         let metadata = file.metadata().expect("metadata");
         let opened = Opened { file, metadata, is_writable: true };
-        Handle::new(&Arc::new(Pool::new(1)), path, opened, 0, false)
+        Handle::new(&Arc::new(Pool::new(1)), &Base::now(), path, opened, 0, false)
     }
 
     /// A file that may only be read once said of the first write that its descriptor is bad.
@@ -493,7 +505,7 @@ mod tests {
         let file = fs::File::open(&path).expect("opened");
         let metadata = file.metadata().expect("metadata");
         let opened = Opened { file, metadata, is_writable: false };
-        let file = Handle::new(&Arc::new(Pool::new(1)), &path, opened, 0, false);
+        let file = Handle::new(&Arc::new(Pool::new(1)), &Base::now(), &path, opened, 0, false);
         let denied = |outcome: io::Result<()>| {
             let error = outcome.expect_err("nothing may be written");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
