@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use inspect::{Event, Printer, Summary, batch_as_json};
 use serde_json::{Value, json};
-use taffrail::{BatchBuilder, Durability, Offset, Partition, PartitionConfig, ReadOptions, Record};
+use taffrail::{
+    BatchBuilder, Durability, Error, Log, Offset, Partition, PartitionConfig, ReadOptions, Record, TopicConfig,
+};
 use tempfile::TempDir;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/kafka-partition-a");
@@ -213,6 +215,63 @@ fn a_damaged_index_or_small_file_is_named() {
     }
 }
 
+/// A damaged `partition.metadata` was passed over in silence, though a log does not open with it.
+#[test]
+fn what_a_log_does_not_open_with_is_named() {
+    let temporary = tempfile::tempdir().expect("a temporary directory can be made");
+    let log = Log::open(temporary.path()).expect("a new directory opens");
+    log.create_topic("orders", TopicConfig::new()).expect("it is new");
+    log.close().expect("it closes");
+    let directory = temporary.path().join("orders-0");
+    let wrong = || batches_of(&directory).1.wrong;
+    assert_eq!(wrong(), Vec::<String>::new());
+    let path = directory.join("partition.metadata");
+    let sound = fs::read(&path).expect("it is there");
+    let mut refused = 0;
+    for at in 0..sound.len() {
+        for flip in [0x01, 0x80] {
+            let mut bytes = sound.clone();
+            bytes[at] ^= flip;
+            fs::write(&path, bytes).expect("it can be written");
+            // A flipped bit may give another version, which is taken, or the id of another topic, which nobody can see here.
+            match Log::open(temporary.path()) {
+                Err(Error::WrongCluster { .. }) => assert_eq!(wrong(), Vec::<String>::new(), "byte {at}"),
+                Err(error) => {
+                    assert!(
+                        wrong().iter().any(|wrong| wrong.starts_with("partition.metadata: ")),
+                        "byte {at}: {error}"
+                    );
+                    refused += 1;
+                }
+                Ok(log) => {
+                    log.close().expect("it closes");
+                    assert_eq!(wrong(), Vec::<String>::new(), "byte {at}");
+                }
+            }
+        }
+    }
+    assert!(refused > 50, "{refused}");
+    for len in 0..sound.len() {
+        fs::write(&path, &sound[..len]).expect("it can be written");
+        assert_eq!(wrong().len(), 1, "cut to {len}");
+    }
+    for text in ["version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "version: -1\ntopic_id: 5Qw1aBjoTkGdVf8mEw7x2Q"] {
+        fs::write(&path, text).expect("it can be written");
+        Log::open(temporary.path()).map(|_| ()).expect_err(text);
+        assert_eq!(wrong().len(), 1, "{text}");
+    }
+    fs::write(&path, sound).expect("it can be written");
+
+    let path = directory.join("history.taffrail");
+    let sound = fs::read(&path).expect("it is there");
+    for at in 0..sound.len() {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, bytes).expect("it can be written");
+        assert!(wrong().iter().any(|wrong| wrong.starts_with("history.taffrail: ")), "byte {at}");
+    }
+}
+
 #[test]
 fn a_torn_tail_and_a_missing_index_are_named() {
     let (_temporary, partition) = fixture_copy();
@@ -277,8 +336,9 @@ fn a_copy_for_a_broker_is_whole_and_holds_nothing_of_ours() {
     let broker = temporary.path().join("broker");
     let copy = broker.join("orders-0");
     fs::create_dir_all(&copy).expect("it can be made");
+    let id = "version: 0\ntopic_id: 5Qw1aBjoTkGdVf8mEw7x2Q";
     for (file, bytes) in
-        [("00000000000000000000.log", ""), ("00000000000000000000.index", ""), ("partition.metadata", "id")]
+        [("00000000000000000000.log", ""), ("00000000000000000000.index", ""), ("partition.metadata", id)]
     {
         fs::write(copy.join(file), bytes).expect("it can be written");
     }
@@ -286,7 +346,7 @@ fn a_copy_for_a_broker_is_whole_and_holds_nothing_of_ours() {
     let notes = inspect::export(&directory, &copy).expect("the partition is sound");
     assert!(notes.iter().any(|note| note.starts_with("removed")), "{notes:?}");
     assert!(!broker.join(".kafka_cleanshutdown").exists());
-    assert_eq!(fs::read(copy.join("partition.metadata")).expect("it was kept"), b"id");
+    assert_eq!(fs::read(copy.join("partition.metadata")).expect("it was kept"), id.as_bytes());
     let names: Vec<_> = files(&copy).iter().map(|path| path.file_name().expect("a name").to_owned()).collect();
     let ours = |name: &std::ffi::OsString| name.to_string_lossy().starts_with('.') || *name == "history.taffrail";
     assert!(!names.iter().any(ours), "{names:?}");

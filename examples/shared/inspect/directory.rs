@@ -3,6 +3,7 @@
 //! ```text
 //!  <base>.log .index .timeindex .txnindex    segments        leader-epoch-checkpoint   which epoch began where
 //!  <offset>.snapshot                         producers       partition.metadata        the topic's id
+//!                                                                     history.taffrail          what records do not tell
 //!  recovery-point-, replication-, log-start-, cleaner-offset-checkpoint, .kafka_cleanshutdown: here, where the
 //!  partition is used alone, else one directory above
 //! ```
@@ -10,7 +11,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use taffrail::{Epochs, LeaderEpoch, Offset, Result, TopicPartition};
+use taffrail::{Epochs, LeaderEpoch, Offset, Result, TopicId, TopicPartition};
 
 use super::io;
 
@@ -59,7 +60,7 @@ pub(crate) struct Contents {
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) checkpoints: Vec<Checkpoint>,
     pub(crate) epochs: Epochs,
-    pub(crate) topic_id: Option<String>,
+    pub(crate) topic_id: Option<TopicId>,
     pub(crate) is_clean: bool,
     /// Names that mean nothing here.
     pub(crate) others: Vec<String>,
@@ -76,7 +77,8 @@ const EPOCHS: &str = "leader-epoch-checkpoint";
 const METADATA: &str = "partition.metadata";
 const MARKER: &str = ".kafka_cleanshutdown";
 const UNFINISHED: &str = "export-unfinished.taffrail";
-const KNOWN: [&str; 5] = [EPOCHS, METADATA, MARKER, ".lock", "history.taffrail"];
+const HISTORY: &str = "history.taffrail";
+const KNOWN: [&str; 2] = [MARKER, ".lock"];
 
 impl Contents {
     /// Reads the directory. A small file that is damaged is listed as wrong and counts as missing.
@@ -117,7 +119,11 @@ impl Contents {
             },
             Some((_, "index" | "timeindex" | "txnindex")) => self.note_orphan(name),
             _ if name == EPOCHS => self.take_epochs(&path)?,
-            _ if name == METADATA => self.topic_id = topic_id(&read(&path)?),
+            _ if name == METADATA => match topic_id(&read(&path)?) {
+                Ok(id) => self.topic_id = Some(id),
+                Err(reason) => self.wrong.push(format!("{name}: {reason}")),
+            },
+            _ if name == HISTORY => self.wrong.extend(flaw_of(&read(&path)?).map(|flaw| format!("{name}: {flaw}"))),
             _ if name == UNFINISHED => {
                 self.wrong.push(format!("{name}: an export into this directory was not finished"));
             }
@@ -209,9 +215,38 @@ fn offset_of(digits: &str) -> Option<Offset> {
     digits.parse().ok().filter(|_| well_formed).and_then(Offset::from_i64)
 }
 
-fn topic_id(bytes: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(bytes);
-    text.lines().find_map(|line| line.strip_prefix("topic_id:").map(|id| id.trim().to_owned()))
+/// The topic's id: a line with the version, from 0 on, and one with the id, whatever follows. Anything else is refused
+/// when the partition is opened.
+fn topic_id(bytes: &[u8]) -> std::result::Result<TopicId, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let mut lines = text.lines();
+    let mut field = |name: &str| {
+        let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let value = value.filter(|value| value.starts_with(|first: char| first.is_ascii_whitespace()));
+        value.map(str::trim).ok_or_else(|| format!("a line `{name}: ...` is due"))
+    };
+    let version = field("version")?;
+    if !version.parse::<i32>().is_ok_and(|version| version >= 0) {
+        return Err(format!("the version is {version:?}"));
+    }
+    let id = field("topic_id")?;
+    let sound = id.parse().ok().filter(|id| *id != TopicId([0; 16]));
+    sound.ok_or_else(|| format!("{id:?} is no topic's id: 16 bytes in base64url, not all zero"))
+}
+
+/// What is wrong with a file of taffrail's own: "TAFF", the CRC-32 of what is behind that, a version, the content.
+fn flaw_of(bytes: &[u8]) -> Option<String> {
+    let Some((header, rest)) = bytes.split_first_chunk::<8>() else {
+        return Some("it is shorter than a header".into());
+    };
+    let [m0, m1, m2, m3, c0, c1, c2, c3] = *header;
+    let (stored, computed) = (u32::from_be_bytes([c0, c1, c2, c3]), crc32fast::hash(rest));
+    match rest {
+        _ if [m0, m1, m2, m3] != *b"TAFF" => Some("it does not begin with TAFF".to_owned()),
+        _ if stored != computed => Some(format!("the CRC-32 is {computed:08x}, the file says {stored:08x}")),
+        [0, 1, ..] => None,
+        _ => Some("the version is not 1".to_owned()),
+    }
 }
 
 /// A text of version 0: a count, then a line per entry.
