@@ -12,48 +12,49 @@
 
 #[path = "shared/capacity.rs"]
 mod capacity;
+#[path = "shared/program.rs"]
+pub(crate) mod program;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use capacity::{FLAGS, Workload, bytes, count, documented};
+use program::Outcome;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--help") {
-        for (name, _, meaning) in FLAGS {
-            println!("{name:<32}{meaning}");
-        }
-        return ExitCode::SUCCESS;
-    }
-    match Workload::parse(arguments) {
-        Ok(workload) => print(&workload),
-        Err(reason) => {
-            eprintln!("{reason}; --help names every flag");
-            return ExitCode::FAILURE;
-        }
-    }
-    prove()
+    program::run(&usage(), std::env::args().skip(1), work)
 }
 
-fn print(workload: &Workload) {
+pub(crate) fn usage() -> String {
+    let flags = FLAGS.iter().map(|(name, _, meaning)| format!("\n  {name:<32}{meaning}"));
+    std::iter::once("usage: capacity [FLAG NUMBER]...\n".to_owned()).chain(flags).collect()
+}
+
+pub(crate) fn work(arguments: Vec<String>) -> Outcome<()> {
+    let workload = Workload::parse(arguments).map_err(|reason| format!("{reason}; --help names every flag"))?;
+    let mut out = io::stdout();
+    print(&workload, &mut out)?;
+    Ok(writeln!(out, "{}", prove()?)?)
+}
+
+fn print(workload: &Workload, out: &mut impl Write) -> io::Result<()> {
     let (events, size) = (count(workload.events_per_second.into()), bytes(workload.event_bytes.into()));
-    println!(
+    writeln!(
+        out,
         "{events} events of {size} a second, kept for {} days in {} copies:",
         workload.retention_days, workload.copies
-    );
-    print!("{}", workload.plan());
+    )?;
+    write!(out, "{}", workload.plan())
 }
 
 /// Says whether the documented figures come out.
-fn prove() -> ExitCode {
+fn prove() -> Outcome<String> {
     let figures = documented();
-    let wrong: Vec<_> = figures.iter().filter(|figure| figure.found != figure.documented).collect();
-    for figure in &wrong {
-        eprintln!("{}: {}, documented is {}", figure.what, figure.found, figure.documented);
-    }
+    let wrong = figures.iter().filter(|figure| figure.found != figure.documented);
+    let wrong: Vec<_> =
+        wrong.map(|figure| format!("{}: {}, documented is {}", figure.what, figure.found, figure.documented)).collect();
     if wrong.is_empty() {
-        println!("checked: all {} documented figures come out as documented", figures.len());
-        return ExitCode::SUCCESS;
+        return Ok(format!("checked: all {} documented figures come out as documented", figures.len()));
     }
-    ExitCode::FAILURE
+    Err(wrong.join("; ").into())
 }

@@ -9,16 +9,23 @@
 //! changes were acknowledged, kills it (SIGKILL) at a random moment, opens what it left, and compares: all that was
 //! acknowledged is there, and at most the one change that was under way besides.
 
+#[path = "shared/program.rs"]
+mod program;
+
 use std::collections::BTreeMap;
-use std::error::Error;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use program::Outcome;
 use taffrail::{BatchBuilder, Hold, Partition, PartitionConfig, ReadOptions, Record};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+const USAGE: &str = "\
+usage: embedded_wal [--rounds N]
+
+Kills a program that changes a map, N times (20), and checks that everything it acknowledged is there.";
+
 type Map = BTreeMap<String, String>;
 
 /// The map and its log. A change is acknowledged when `put` or `remove` returns.
@@ -134,7 +141,7 @@ fn prove(rounds: u32) -> Outcome<()> {
     let temporary = tempfile::tempdir()?;
     let directory = temporary.path().join("map-0");
     let (mut expected, mut next) = (Map::new(), 0);
-    let mut under_way = 0;
+    let (mut under_way, mut out) = (0, io::stdout());
     for round in 1..=rounds {
         let last = run_and_kill(&directory, next)?;
         for number in next..=last {
@@ -152,17 +159,22 @@ fn prove(rounds: u32) -> Outcome<()> {
             return Err(format!("round {round}: after change {last} the map is not what was acknowledged").into());
         }
         let (log, needed) = (&store.log, store.needed.offset());
-        println!("round {round}: killed after change {last}, {} keys, log {needed} to {}", store.map.len(), log.end());
+        let (keys, end) = (store.map.len(), log.end());
+        writeln!(out, "round {round}: killed after change {last}, {keys} keys, log {needed} to {end}")?;
     }
-    println!(
+    writeln!(
+        out,
         "killed {rounds} times, {} acknowledged changes all there, {under_way} came through besides",
         next - under_way
-    );
+    )?;
     Ok(())
 }
 
-fn main() -> Outcome<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+fn main() -> ExitCode {
+    program::run(USAGE, std::env::args().skip(1), |arguments| work(&arguments))
+}
+
+fn work(arguments: &[String]) -> Outcome<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--child", first, directory] => write_until_killed(Path::new(directory), first.parse()?),
         ["--rounds", rounds] => prove(rounds.parse()?),

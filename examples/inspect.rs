@@ -17,20 +17,31 @@
 
 #[path = "shared/inspect/mod.rs"]
 mod inspect;
+#[path = "shared/program.rs"]
+pub(crate) mod program;
 
-use std::error::Error;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use inspect::{Event, Printer, batch_as_json};
+use program::Outcome;
 use taffrail::{BatchBuilder, Compression, Offset, Partition, PartitionConfig, Record, RecordView, Timestamp};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) const USAGE: &str = "\
+usage: inspect                     writes a small partition, and inspects that
+       inspect DIR [--json]        shows what lies in a partition's directory; as JSON, an object a line for each batch
+       inspect DIR --export COPY   copies it for a broker
 
-fn main() -> Outcome<ExitCode> {
+Nothing is written into DIR. It ends with a failure where something is wrong.";
+
+fn main() -> ExitCode {
+    program::run(USAGE, std::env::args().skip(1), work)
+}
+
+pub(crate) fn work(arguments: Vec<String>) -> Outcome<ExitCode> {
     let (mut directory, mut json, mut copy) = (None, false, None);
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--json" => json = true,
@@ -77,10 +88,11 @@ fn print_json(directory: &Path) -> Outcome<ExitCode> {
 }
 
 fn export(directory: &Path, copy: &Path) -> Outcome<ExitCode> {
+    let mut out = io::stdout();
     for note in inspect::export(directory, copy)? {
-        println!("{note}");
+        writeln!(out, "{note}")?;
     }
-    println!("copied {} to {}", directory.display(), copy.display());
+    writeln!(out, "copied {} to {}", directory.display(), copy.display())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -137,7 +149,7 @@ fn demonstrate() -> Outcome<ExitCode> {
     if read_batches != batches || read != written || !summary.wrong.is_empty() {
         return Err("what was read is not what was written".into());
     }
-    println!("read {read_batches} batches with {} records: equal to what was written", read.len());
+    writeln!(io::stdout(), "read {read_batches} batches with {} records: equal to what was written", read.len())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,17 +12,25 @@
 
 #[path = "shared/flights.rs"]
 pub(crate) mod flights;
+#[path = "shared/program.rs"]
+pub(crate) mod program;
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use flights::Flight;
+use program::Outcome;
 use taffrail::{Log, Offset, Reader, Record, RecordView, Retention, TopicConfig, TopicPartition};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) const USAGE: &str = "\
+usage: quickstart [PATH] [--data DIR]
+
+Publishes the flights in PATH, a JSON object a line (without it those of examples/data), reads them back and checks them.
+The log is kept in DIR; without it, it goes at the end.";
 
 const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/flights.jsonl");
 const TOPIC: &str = "flights";
@@ -30,20 +38,24 @@ const PARTITIONS: u32 = 8;
 /// Everything is there before it is read: who waits as long as this waits for what does not come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Outcome<()> {
-    let (path, data) = arguments()?;
+fn main() -> ExitCode {
+    program::run(USAGE, std::env::args().skip(1), work)
+}
+
+pub(crate) fn work(arguments: Vec<String>) -> Outcome<()> {
+    let (path, data) = parse(arguments)?;
     // Dropped at the end, a temporary directory goes with all that is in it.
     let temporary = tempfile::tempdir()?;
     let directory = data.unwrap_or_else(|| temporary.path().join("log"));
-    let summary = run(&path, &directory)?;
-    println!("{summary}");
-    Ok(())
+    let mut out = io::stdout();
+    let summary = run(&path, &directory, &mut out)?;
+    Ok(writeln!(out, "{summary}")?)
 }
 
 /// The file to publish, and the directory to keep the log in.
-fn arguments() -> Outcome<(PathBuf, Option<PathBuf>)> {
+fn parse(arguments: Vec<String>) -> Outcome<(PathBuf, Option<PathBuf>)> {
     let (mut path, mut data) = (None, None);
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--data" => data = Some(PathBuf::from(arguments.next().ok_or("--data needs a directory")?)),
@@ -69,8 +81,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Publishes the file to the log in `directory`, and checks what comes back.
-pub(crate) fn run(path: &Path, directory: &Path) -> Outcome<Summary> {
+/// Publishes the file to the log in `directory`, checks what comes back, and says on the way what has been done.
+pub(crate) fn run(path: &Path, directory: &Path, out: &mut impl Write) -> Outcome<Summary> {
     let flights = flights::read(path)?;
     let log = Log::open(directory)?;
     // A topic keeps its records for 7 days unless told otherwise, and their age goes by their own time: flights of 2013
@@ -80,10 +92,13 @@ pub(crate) fn run(path: &Path, directory: &Path) -> Outcome<Summary> {
     ensure(ensured.differences.is_empty(), || format!("{TOPIC:?} is there, with {:?}", ensured.differences))?;
 
     let published = publish(&log, &flights)?;
-    println!("published {} flights to {PARTITIONS} partitions in {}", flights.len(), directory.display());
+    writeln!(out, "published {} flights to {PARTITIONS} partitions in {}", flights.len(), directory.display())?;
     let summary = check(&log, &published, &flights)?;
-    replay_by_offset(&log, &published)?;
-    replay_by_time(&log, &flights)?;
+    let replayed = replay_by_offset(&log, &published)?;
+    writeln!(out, "replayed from the middle of each partition, by offset: {replayed} records")?;
+    if let Some(replayed) = replay_by_time(&log, &flights)? {
+        writeln!(out, "{replayed}")?;
+    }
 
     let ends = ends(&log)?;
     log.close()?;
@@ -91,7 +106,7 @@ pub(crate) fn run(path: &Path, directory: &Path) -> Outcome<Summary> {
     let clean = (0..PARTITIONS).map(|number| Ok(reopened.partition(TOPIC, number)?.recovery().clean));
     let clean = clean.collect::<taffrail::Result<Vec<_>>>()?;
     ensure(self::ends(&reopened)? == ends && !clean.contains(&false), || "it does not end where it was closed".into())?;
-    println!("closed and opened again: every partition ends where it did");
+    writeln!(out, "closed and opened again: every partition ends where it did")?;
     reopened.close()?;
     Ok(summary)
 }
@@ -166,10 +181,8 @@ fn check(log: &Log, published: &Parts<'_>, flights: &[Flight]) -> Outcome<Summar
 }
 
 /// Reads the second half of what was published to each partition again, by its offset.
-fn replay_by_offset(log: &Log, published: &Parts<'_>) -> Outcome<()> {
-    let count = read_from(log, published, |part| part.flights.len() / 2, |_| Ok(()))?;
-    println!("replayed from the middle of each partition, by offset: {count} records");
-    Ok(())
+fn replay_by_offset(log: &Log, published: &Parts<'_>) -> Outcome<usize> {
+    read_from(log, published, |part| part.flights.len() / 2, |_| Ok(()))
 }
 
 /// Reads each partition from the flight on whose index `begin` says to the end, and checks that what comes is what was
@@ -215,8 +228,8 @@ fn is(record: &RecordView<'_>, flight: &Flight) -> bool {
 
 /// Reads again from the scheduled departure of the flight in the middle on. In each partition reading begins at the
 /// first record that is as late, of whichever run: every record before it is earlier.
-fn replay_by_time(log: &Log, flights: &[Flight]) -> Outcome<()> {
-    let Some(middle) = flights.get(flights.len() / 2) else { return Ok(()) };
+fn replay_by_time(log: &Log, flights: &[Flight]) -> Outcome<Option<String>> {
+    let Some(middle) = flights.get(flights.len() / 2) else { return Ok(None) };
     let time = middle.scheduled;
     let mut reader = log.reader().topics([TOPIC]).open()?;
     reader.seek_to_time(TOPIC, time)?;
@@ -234,8 +247,8 @@ fn replay_by_time(log: &Log, flights: &[Flight]) -> Outcome<()> {
         let is_before = record.offset() < begins[&number];
         ensure(!is_before || record.timestamp() < Some(time), || format!("partition {number} begins too late"))
     })?;
-    println!("replayed from time {time} on, {} partitions: {count} records", begins.len());
-    ensure(late > 0 && count >= late, || format!("{late} records are as late, {count} came"))
+    ensure(late > 0 && count >= late, || format!("{late} records are as late, {count} came"))?;
+    Ok(Some(format!("replayed from time {time} on, {} partitions: {count} records", begins.len())))
 }
 
 /// Where each partition is read next.

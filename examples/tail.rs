@@ -15,21 +15,29 @@
 
 #[path = "shared/flights.rs"]
 mod flights;
+#[path = "shared/program.rs"]
+pub(crate) mod program;
 #[path = "shared/tail.rs"]
 pub(crate) mod tail;
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::io::{self, Write};
 use std::path::Path;
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use flights::Flight;
+use program::Outcome;
 use taffrail::{Log, Offset, Reader, Record, Retention, TopicConfig};
 use tail::Arguments;
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) const USAGE: &str = "\
+usage: tail                                     publishes flights to a temporary log, and tails them meanwhile
+       tail --data DIR WHAT... [--since MILLIS | --latest] [--follow]
+
+WHAT is TOPIC, TOPIC:PARTITION or TOPIC:PARTITION@OFFSET. Without --follow it ends where the log ends.
+A line has topic, partition, offset, timestamp, key and value, divided by tabs.";
 
 const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/flights.jsonl");
 const TOPIC: &str = "flights";
@@ -38,14 +46,16 @@ const COUNT: usize = 200;
 /// Who tails gives up after as long without a record.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Outcome<()> {
-    let mut words = std::env::args().skip(1).peekable();
+fn main() -> ExitCode {
+    program::run(USAGE, std::env::args().skip(1), work)
+}
+
+pub(crate) fn work(words: Vec<String>) -> Outcome<()> {
     let mut out = io::stdout();
-    if words.peek().is_none() {
+    if words.is_empty() {
         let temporary = tempfile::tempdir()?;
         let proof = publish_and_tail(temporary.path(), &mut out)?;
-        println!("{proof}");
-        return Ok(());
+        return Ok(writeln!(out, "{proof}")?);
     }
     let arguments = Arguments::parse(words)?;
     // Opening creates what is missing: a mistyped directory would become a log.
@@ -53,9 +63,9 @@ fn main() -> Outcome<()> {
         return Err(format!("{} is no directory", arguments.directory.display()).into());
     }
     let log = Log::open(&arguments.directory)?;
-    let count = tail::run(&mut arguments.open(&log)?, arguments.follow, &mut out)?;
-    println!("{count} records");
-    Ok(log.close()?)
+    let count = arguments.open(&log).and_then(|mut reader| tail::run(&mut reader, arguments.follow, &mut out));
+    log.close()?;
+    Ok(writeln!(out, "{} records", count?)?)
 }
 
 /// The values of a partition, each with its offset.
@@ -70,7 +80,7 @@ pub(crate) fn publish_and_tail(directory: &Path, out: &mut (impl Write + Send)) 
     log.create_topic(TOPIC, TopicConfig::new().partitions(PARTITIONS).retention(Retention::forever()))?;
     let reader = log.reader().topics([TOPIC]).open()?;
     let (published, tailed) = thread::scope(|scope| {
-        let tailing = scope.spawn(|| tail_until(reader, flights.len(), out).map_err(|error| error.to_string()));
+        let tailing = scope.spawn(|| tail_until(reader, flights.len(), out));
         let published = publish(&log, &flights);
         (published, tailing.join())
     });

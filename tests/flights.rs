@@ -5,6 +5,7 @@
 mod quickstart;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use quickstart::flights::{self, Flight, unix_millis};
@@ -87,7 +88,7 @@ fn quickstart_runs_again_on_the_log_that_it_kept() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let directory = home.path().join("log");
     for _ in 0..2 {
-        let summary = quickstart::run(&week(), &directory).expect("what was published comes back");
+        let summary = quickstart::run(&week(), &directory, &mut io::sink()).expect("what was published comes back");
         assert_eq!(summary.to_string(), "published 6099, read 6099, keys 2048, order kept");
     }
     let log = taffrail::Log::open(&directory).expect("it opens");
@@ -104,7 +105,7 @@ fn quickstart_takes_files_that_hardly_have_anything() {
     for (number, (text, keys)) in [("", 0), (one.as_str(), 1), (two.as_str(), 1)].into_iter().enumerate() {
         let (path, directory) = (home.path().join("flights.jsonl"), home.path().join(format!("log-{number}")));
         fs::write(&path, text).expect("it can be written");
-        let summary = quickstart::run(&path, &directory).expect("what was published comes back");
+        let summary = quickstart::run(&path, &directory, &mut io::sink()).expect("what was published comes back");
         let count = text.lines().count();
         assert_eq!(summary, quickstart::Summary { published: count, read: count, keys });
     }

@@ -19,7 +19,7 @@ pub(crate) struct Flight {
 
 impl Flight {
     /// Reads a line: an object with `tail` (text or null) and `scheduled` (a time as RFC 3339 has it).
-    pub(crate) fn parse(line: &str) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn parse(line: &str) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let event: serde_json::Value = serde_json::from_str(line)?;
         let tail = match &event["tail"] {
             serde_json::Value::Null => None,
@@ -33,7 +33,7 @@ impl Flight {
 }
 
 /// Reads a file of flights; empty lines are passed over.
-pub(crate) fn read(path: &Path) -> Result<Vec<Flight>, Box<dyn Error>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<Flight>, Box<dyn Error + Send + Sync>> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let parse = |(number, line): (usize, &str)| {

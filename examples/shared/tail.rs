@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use taffrail::{Log, Offset, Polled, Reader, RecordView, StartAt, Timestamp};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How long a poll waits where nothing comes, when it follows.
 const WAIT: Duration = Duration::from_secs(1);

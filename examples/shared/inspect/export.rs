@@ -26,7 +26,7 @@ const MARKER: &str = ".kafka_cleanshutdown";
 /// # Errors
 /// Where the target holds records already, or where a segment is damaged before its end: a broker would cut it
 /// there and drop everything behind.
-pub(crate) fn export(source: &Path, target: &Path) -> Result<Notes, Box<dyn Error>> {
+pub(crate) fn export(source: &Path, target: &Path) -> Result<Notes, Box<dyn Error + Send + Sync>> {
     let contents = Contents::read(source)?;
     let mut notes = Notes::new();
     let ends = sound_ends(&contents, &mut notes)?;
@@ -53,7 +53,7 @@ pub(crate) fn export(source: &Path, target: &Path) -> Result<Notes, Box<dyn Erro
 }
 
 /// Up to where each segment is sound.
-fn sound_ends(contents: &Contents, notes: &mut Notes) -> Result<Vec<u64>, Box<dyn Error>> {
+fn sound_ends(contents: &Contents, notes: &mut Notes) -> Result<Vec<u64>, Box<dyn Error + Send + Sync>> {
     let mut ends = Vec::new();
     for (number, segment) in contents.segments.iter().enumerate() {
         let (mut end, mut damage) = (0, None);
@@ -84,7 +84,7 @@ fn sound_ends(contents: &Contents, notes: &mut Notes) -> Result<Vec<u64>, Box<dy
 }
 
 /// Takes an empty partition's files out of the target. One with records is left as it is.
-fn clear(target: &Path) -> Result<(), Box<dyn Error>> {
+fn clear(target: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(target)? {
         let entry = entry?;

@@ -35,9 +35,10 @@ impl<W: Write> Printer<W> {
             writeln!(self.out, "wrong: {wrong}")?;
         }
         match summary.wrong.len() {
-            0 => writeln!(self.out, "nothing is wrong"),
-            count => writeln!(self.out, "{count} things are wrong"),
+            0 => writeln!(self.out, "nothing is wrong")?,
+            count => writeln!(self.out, "{count} things are wrong")?,
         }
+        self.out.flush()
     }
 
     fn print(&mut self, event: &Event<'_>) -> io::Result<()> {
