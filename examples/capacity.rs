@@ -38,12 +38,14 @@ pub(crate) fn work(arguments: Vec<String>) -> Outcome<()> {
 }
 
 fn print(workload: &Workload, out: &mut impl Write) -> io::Result<()> {
-    let (events, size) = (count(workload.events_per_second.into()), bytes(workload.event_bytes.into()));
-    writeln!(
-        out,
-        "{events} events of {size} a second, kept for {} days in {} copies:",
-        workload.retention_days, workload.copies
-    )?;
+    let size = bytes(workload.event_bytes.into());
+    let plural = |number: u64, one: &str, more: &str| {
+        format!("{} {}", count(number.into()), if number == 1 { one } else { more })
+    };
+    let events = plural(workload.events_per_second, "event", "events");
+    let days = plural(workload.retention_days, "day", "days");
+    let copies = plural(workload.copies, "copy", "copies");
+    writeln!(out, "{events} of {size} a second, kept for {days} in {copies}:")?;
     write!(out, "{}", workload.plan())
 }
 

@@ -89,9 +89,11 @@ impl Workload {
         let kept_bytes = bytes * DAY * u128::from(self.retention_days);
         let nodes = (bytes * copies).div_ceil(u128::from(self.node_mb_per_second) * MEGA);
         let partitions = self.partitions();
-        let reading_events = self.consumer_capacity().map_or(events, |each| each * u128::from(self.consumers));
-        let backlog_events = events * u128::from(self.outage_hours) * HOUR;
-        let drain_events = reading_events.saturating_sub(events);
+        let read_bytes = self.read_bytes();
+        let drain_bytes = read_bytes.saturating_sub(bytes);
+        let (outage_hours, kept_hours) = (u128::from(self.outage_hours), u128::from(self.retention_days) * 24);
+        let backlog_bytes = bytes * outage_hours.min(kept_hours) * HOUR;
+        let lost_hours = outage_hours.saturating_sub(kept_hours);
         Plan {
             events_a_day: events * DAY,
             bytes_a_day: bytes * DAY,
@@ -103,17 +105,21 @@ impl Workload {
             partitions,
             partition_events: events / partitions,
             partition_bytes: bytes / partitions,
+            partition_event_seconds: partitions / events,
             segment_seconds: SEGMENT_BYTES * partitions / bytes,
             kept_bytes_per_partition: kept_bytes / partitions,
-            backlog_events,
-            backlog_bytes: backlog_events * size,
-            drain_events,
-            catch_up_seconds: (drain_events > 0).then(|| backlog_events.div_ceil(drain_events)),
-            read_bytes: reading_events * size,
+            backlog_events: backlog_bytes / size,
+            backlog_bytes,
+            lost_hours,
+            lost_events: events * lost_hours * HOUR,
+            lost_bytes: bytes * lost_hours * HOUR,
+            drain_events: drain_bytes / size,
+            catch_up_seconds: (drain_bytes > 0).then(|| backlog_bytes.div_ceil(drain_bytes)),
+            read_bytes,
         }
     }
 
-    /// So many that every consumer has one, and that no partition brings more than a consumer can take.
+    /// So many that every consumer has one, be it more than a topic can have, and that no partition brings more than a consumer can take.
     fn partitions(&self) -> u128 {
         let (events, size) = (u128::from(self.events_per_second), u128::from(self.event_bytes));
         let by_events = self.consumer_events_per_second.map_or(1, |each| events.div_ceil(each.into()));
@@ -121,10 +127,13 @@ impl Workload {
         by_events.max(by_bytes).max(self.consumers.into())
     }
 
-    /// The events that one consumer processes a second.
-    fn consumer_capacity(&self) -> Option<u128> {
-        let by_bytes = self.consumer_mb_per_second.map(|each| u128::from(each) * MEGA / u128::from(self.event_bytes));
-        [self.consumer_events_per_second.map(u128::from), by_bytes].into_iter().flatten().min()
+    /// What all consumers process a second. In bytes: of events that are large one consumer may do less than one.
+    fn read_bytes(&self) -> u128 {
+        let size = u128::from(self.event_bytes);
+        let by_events = self.consumer_events_per_second.map(|each| u128::from(each) * size);
+        let by_bytes = self.consumer_mb_per_second.map(|each| u128::from(each) * MEGA);
+        let each = [by_events, by_bytes].into_iter().flatten().min();
+        each.map_or(u128::from(self.events_per_second) * size, |each| each * u128::from(self.consumers))
     }
 }
 
@@ -133,6 +142,8 @@ const HOUR: u128 = 3600;
 const DAY: u128 = 24 * HOUR;
 /// A segment of a billion bytes; the default of a topic, 1 GiB, takes 7 % longer to fill.
 const SEGMENT_BYTES: u128 = 1_000_000_000;
+/// The most that a topic has.
+const PARTITIONS_MAX: u128 = 100_000;
 
 /// What a workload needs. Rates are per second.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,10 +159,17 @@ pub(crate) struct Plan {
     pub(crate) partitions: u128,
     pub(crate) partition_events: u128,
     pub(crate) partition_bytes: u128,
+    /// From one event of a partition to its next, where that is a second at least.
+    pub(crate) partition_event_seconds: u128,
     pub(crate) segment_seconds: u128,
     pub(crate) kept_bytes_per_partition: u128,
+    /// What is there to be caught up with: what came in the outage and is kept still.
     pub(crate) backlog_events: u128,
     pub(crate) backlog_bytes: u128,
+    /// For how long what came in the outage is gone when it ends.
+    pub(crate) lost_hours: u128,
+    pub(crate) lost_events: u128,
+    pub(crate) lost_bytes: u128,
     pub(crate) drain_events: u128,
     /// `None`: never.
     pub(crate) catch_up_seconds: Option<u128>,
@@ -164,13 +182,22 @@ impl fmt::Display for Plan {
         let (day, copied) = (bytes_a_day(self.bytes_a_day), bytes_a_day(self.copied_bytes_a_day));
         line("a day", format!("{} events, {day}, {copied} with copies", count(self.events_a_day)))?;
         line("disk", format!("{}, {} with copies", bytes(self.kept_bytes), bytes(self.disk_bytes)))?;
-        line("nodes", format!("{}, by what they write; {} each", self.nodes, bytes(self.disk_bytes_per_node)))?;
-        let rate = format!("{} events and {} a second", count(self.partition_events), bytes(self.partition_bytes));
-        line("partitions", format!("{} of {rate}", count(self.partitions)))?;
-        line("a partition", format!("{} in one copy", bytes(self.kept_bytes_per_partition)))?;
-        line("a segment of 1 GB", format!("fills in {} s", count(self.segment_seconds)))?;
+        line("nodes", format!("{}, by what they write; {} each", count(self.nodes), bytes(self.disk_bytes_per_node)))?;
+        line("partitions", format!("{} of {}", count(self.partitions), self.rate()))?;
+        if self.partitions > PARTITIONS_MAX {
+            let most = count(PARTITIONS_MAX);
+            line("", format!("a topic has at most {most}: divide it, or take fewer consumers that do more each"))?;
+        }
+        line("a partition", format!("{} in one copy", share(self.kept_bytes_per_partition)))?;
+        let filled = if self.segment_seconds > 0 { count(self.segment_seconds) } else { "less than 1".to_owned() };
+        line("a segment of 1 GB", format!("fills in {filled} s"))?;
         let backlog = format!("{} events, {}", count(self.backlog_events), bytes(self.backlog_bytes));
         line("behind", backlog)?;
+        if self.lost_hours > 0 {
+            let (lost, hours) = (count(self.lost_events), count(self.lost_hours));
+            let why = format!("the outage is {hours} h longer than events are kept");
+            line("LOST", format!("{lost} events, {}: {why}", bytes(self.lost_bytes)))?;
+        }
         line("catching up", self.catching_up())?;
         line("read meanwhile", format!("{} a second by each group", bytes(self.read_bytes)))
     }
@@ -178,16 +205,42 @@ impl fmt::Display for Plan {
 
 impl Plan {
     pub(crate) fn catching_up(&self) -> String {
-        match self.catch_up_seconds {
-            Some(seconds) => format!(
-                "{} events a second more than come: {} s = {} h",
-                count(self.drain_events),
-                count(seconds),
-                tenths(seconds * 10 / HOUR)
-            ),
-            None => "never: the consumers do no more than what comes".to_owned(),
+        let Some(seconds) = self.catch_up_seconds else {
+            return "never: the consumers do no more than what comes".to_owned();
+        };
+        let more = match self.drain_events {
+            0 => "less than an event".to_owned(),
+            1 => "1 event".to_owned(),
+            more => format!("{} events", count(more)),
+        };
+        format!("{more} a second more than come: {}", duration(seconds))
+    }
+
+    /// What comes to a partition.
+    fn rate(&self) -> String {
+        let bytes = share(self.partition_bytes);
+        match (self.partition_events, self.partition_event_seconds) {
+            (0, 0..2) => format!("less than 1 event and {bytes} a second"),
+            (0, seconds) => format!("an event in {} s, {bytes} a second", count(seconds)),
+            (1, _) => format!("1 event and {bytes} a second"),
+            (events, _) => format!("{} events and {bytes} a second", count(events)),
         }
     }
+}
+
+/// In seconds, and in minutes or hours where there is one.
+fn duration(seconds: u128) -> String {
+    let text = format!("{} s", count(seconds));
+    match seconds {
+        0..60 => text,
+        60..HOUR => format!("{text} = {} min", tenths(seconds * 10 / 60)),
+        _ => format!("{text} = {} h", tenths(seconds * 10 / HOUR)),
+    }
+}
+
+/// A part of something, rounded down.
+fn share(number: u128) -> String {
+    if number > 0 { bytes(number) } else { "less than 1 B".to_owned() }
 }
 
 /// With commas; from a billion on in billions.
