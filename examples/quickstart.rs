@@ -12,6 +12,8 @@
 
 #[path = "shared/flights.rs"]
 pub(crate) mod flights;
+#[path = "shared/place.rs"]
+mod place;
 #[path = "shared/program.rs"]
 pub(crate) mod program;
 
@@ -44,6 +46,9 @@ fn main() -> ExitCode {
 
 pub(crate) fn work(arguments: Vec<String>) -> Outcome<()> {
     let (path, data) = parse(arguments)?;
+    if let Some(data) = &data {
+        check_is_ours(data)?;
+    }
     // Dropped at the end, a temporary directory goes with all that is in it.
     let temporary = tempfile::tempdir()?;
     let directory = data.unwrap_or_else(|| temporary.path().join("log"));
@@ -65,6 +70,14 @@ fn parse(arguments: Vec<String>) -> Outcome<(PathBuf, Option<PathBuf>)> {
         }
     }
     Ok((path.unwrap_or_else(|| FLIGHTS.into()), data))
+}
+
+/// A directory becomes a log if it is new or empty.
+fn check_is_ours(directory: &Path) -> Outcome<()> {
+    if !directory.is_dir() || place::is_log(directory)? || directory.read_dir()?.next().is_none() {
+        return Ok(());
+    }
+    Err(format!("{} holds something else than a log", directory.display()).into())
 }
 
 /// What was done, once all of it has been checked.

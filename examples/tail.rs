@@ -15,6 +15,8 @@
 
 #[path = "shared/flights.rs"]
 mod flights;
+#[path = "shared/place.rs"]
+mod place;
 #[path = "shared/program.rs"]
 pub(crate) mod program;
 #[path = "shared/tail.rs"]
@@ -58,9 +60,12 @@ pub(crate) fn work(words: Vec<String>) -> Outcome<()> {
         return Ok(writeln!(out, "{proof}")?);
     }
     let arguments = Arguments::parse(words)?;
-    // Opening creates what is missing: a mistyped directory would become a log.
+    let directory = arguments.directory.display();
     if !arguments.directory.is_dir() {
-        return Err(format!("{} is no directory", arguments.directory.display()).into());
+        return Err(format!("{directory} is no directory").into());
+    }
+    if !place::is_log(&arguments.directory)? {
+        return Err(format!("{directory} holds no log").into());
     }
     let log = Log::open(&arguments.directory)?;
     let count = arguments.open(&log).and_then(|mut reader| tail::run(&mut reader, arguments.follow, &mut out));

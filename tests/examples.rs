@@ -17,9 +17,11 @@ mod quickstart_example;
 #[expect(dead_code, reason = "its main is not called")]
 mod tail_example;
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::SystemTime;
 
 use taffrail::{Log, Offset, Record, TopicConfig};
 use tempfile::TempDir;
@@ -119,6 +121,65 @@ fn an_error_is_a_sentence_and_a_failure() {
     }
 }
 
+/// Everything in a directory.
+fn tree(directory: &Path) -> Vec<(PathBuf, SystemTime)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).expect("it lists") {
+        let path = entry.expect("it lists").path();
+        if path.is_dir() {
+            found.extend(tree(&path));
+        }
+        found.push((path.clone(), path.metadata().and_then(|metadata| metadata.modified()).expect("it is there")));
+    }
+    found.sort();
+    found
+}
+
+/// A directory with somebody's notes became a log.
+#[test]
+fn a_directory_that_is_no_log_is_left_as_it_is() {
+    let cases = [
+        ("notes.txt", false),
+        ("backup-2024/notes.log", false),
+        ("orders-0/00000000000000000000.log", true),
+        ("meta.properties", true),
+    ];
+    for (number, (file, is_like_a_log)) in cases.into_iter().enumerate() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let directory = home.path().join(format!("place-{number}"));
+        let path = directory.join(file);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("it is new");
+        fs::write(&path, "").expect("it can be written");
+        let before = tree(home.path());
+        let (code, _, error) = run("tail", &["--data", text(&directory), "orders"]);
+        if is_like_a_log {
+            assert!(!error.contains("holds no log"), "{file}: {error}");
+            continue;
+        }
+        assert!(code == Some(1) && error.contains("holds no log"), "{file}: {error}");
+        let (code, _, error) = run("quickstart", &["--data", text(&directory)]);
+        assert!(code == Some(1) && error.contains("holds something else than a log"), "{file}: {error}");
+        let (code, ..) = run("tail", &["--data", text(&path), "orders"]);
+        assert_eq!((code, tree(home.path())), (Some(1), before), "{file}");
+    }
+}
+
+#[test]
+fn an_empty_directory_becomes_a_log_and_then_is_one() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let flights = home.path().join("flights.jsonl");
+    fs::write(&flights, r#"{"tail":"N1","scheduled":"2013-01-01T05:15:00-05:00"}"#).expect("it can be written");
+    let directory = home.path().join("log");
+    fs::create_dir(&directory).expect("it is new");
+    assert_eq!(run("tail", &["--data", text(&directory), "flights"]).0, Some(1), "there is nothing to tail yet");
+    for _ in 0..2 {
+        let (code, _, error) = run("quickstart", &[text(&flights), "--data", text(&directory)]);
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+    }
+    let (code, out, _) = run("tail", &["--data", text(&directory), "flights"]);
+    assert!(code == Some(0) && out.ends_with("\n2 records\n"), "{out}");
+}
+
 /// `tail ... | head`: who reads no further has seen enough.
 #[test]
 fn a_closed_pipe_is_no_failure() {
@@ -158,7 +219,7 @@ fn inspect_fails_where_something_is_wrong() {
     let partition = home.path().join("data/orders-0");
     let (code, out, _) = run("inspect", &[text(&partition)]);
     assert!(code == Some(0) && out.ends_with("nothing is wrong\n"), "{out}");
-    std::fs::write(partition.join("partition.metadata"), "version: 0\ntopic_id: ?").expect("it can be written");
+    fs::write(partition.join("partition.metadata"), "version: 0\ntopic_id: ?").expect("it can be written");
     let (code, out, _) = run("inspect", &[text(&partition)]);
     assert!(code == Some(1) && out.contains("wrong: partition.metadata: "), "{out}");
     let (code, _, error) = run("inspect", &[text(&partition), "--json"]);
