@@ -2,37 +2,40 @@
 //! file. What fails then is looked at again; what fails without such a change is answered. No threads: the storage
 //! runs the change inside the reader's own read.
 
-use std::fmt;
-use std::io::{self, IoSlice};
-use std::ops::Range;
-use std::path::Path;
+#[path = "support/hooked.rs"]
+mod hooked;
+
+use std::io;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
+use hooked::{At, Hooked};
 use taffrail::{
-    BatchBuilder, BootId, Commits, Durability, Entry, Error, Force, LockMode, MemoryStorage, Offset, Partition,
-    PartitionConfig, ReadOptions, Record, Storage, StorageFile, StorageLock, Timestamp, UpTo,
+    BatchBuilder, Commits, Durability, Error, Force, MemoryStorage, Offset, Partition, PartitionConfig, ReadOptions,
+    Record, Storage, Timestamp, UpTo,
 };
 
 /// What happens inside the next read of a `.log`; an error is that read's answer.
 type Interruption = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// A storage in memory, one read of which can be interrupted.
-#[derive(Clone)]
 struct Interrupted {
-    disk: Arc<dyn Storage>,
+    storage: Arc<dyn Storage>,
     next: Arc<Mutex<Option<Interruption>>>,
-}
-
-impl fmt::Debug for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interrupted").field("disk", &self.disk).finish_non_exhaustive()
-    }
 }
 
 impl Interrupted {
     fn new() -> Self {
-        Self { disk: MemoryStorage::new(1).shared(), next: Arc::default() }
+        let hooked = Hooked::new(MemoryStorage::new(1).shared());
+        let next = Arc::new(Mutex::new(None::<Interruption>));
+        let waiting = Arc::clone(&next);
+        hooked.set(At::Read, move |path| {
+            if path.extension().is_none_or(|extension| extension != "log") {
+                return Ok(());
+            }
+            let interruption = waiting.lock().expect("no panic").take();
+            interruption.map_or(Ok(()), |interrupt| interrupt())
+        });
+        Self { storage: hooked.shared(), next }
     }
 
     fn interrupt(&self, with: impl FnOnce() -> io::Result<()> + Send + 'static) {
@@ -41,110 +44,6 @@ impl Interrupted {
 
     fn has_interrupted(&self) -> bool {
         self.next.lock().expect("no panic").is_none()
-    }
-
-    fn file(&self, path: &Path, file: Arc<dyn StorageFile>) -> Arc<dyn StorageFile> {
-        if path.extension().is_some_and(|extension| extension == "log") {
-            return Arc::new(InterruptedFile { file, next: Arc::clone(&self.next) });
-        }
-        file
-    }
-}
-
-impl Storage for Interrupted {
-    fn open(&self, path: &Path, capacity: u64) -> io::Result<Arc<dyn StorageFile>> {
-        self.disk.open(path, capacity).map(|file| self.file(path, file))
-    }
-
-    fn create(&self, path: &Path, capacity: u64) -> io::Result<Arc<dyn StorageFile>> {
-        self.disk.create(path, capacity).map(|file| self.file(path, file))
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_directory(path)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.link(from, to)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
-        self.disk.list(directory)
-    }
-
-    fn modified(&self, path: &Path) -> io::Result<Timestamp> {
-        self.disk.modified(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_directory(path)
-    }
-
-    fn lock(&self, path: &Path, mode: LockMode) -> io::Result<Box<dyn StorageLock>> {
-        self.disk.lock(path, mode)
-    }
-
-    fn boot(&self) -> Option<BootId> {
-        self.disk.boot()
-    }
-}
-
-struct InterruptedFile {
-    file: Arc<dyn StorageFile>,
-    next: Arc<Mutex<Option<Interruption>>>,
-}
-
-impl fmt::Debug for InterruptedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.file.fmt(f)
-    }
-}
-
-impl StorageFile for InterruptedFile {
-    fn write(&self, position: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        self.file.write(position, slices)
-    }
-
-    fn extend(&self, len: u64) -> io::Result<()> {
-        self.file.extend(len)
-    }
-
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let interruption = self.next.lock().expect("no panic").take();
-        interruption.map_or(Ok(()), |interrupt| interrupt())?;
-        self.file.read(range)
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        self.file.truncate(len)
-    }
-
-    fn unshare(&self) -> io::Result<()> {
-        self.file.unshare()
-    }
-
-    fn rename(&self, to: &Path) -> io::Result<()> {
-        self.file.rename(to)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
     }
 }
 
@@ -160,7 +59,7 @@ fn append(partition: &Partition, values: &[&str]) {
 fn ten() -> (Interrupted, Partition) {
     let storage = Interrupted::new();
     let config = PartitionConfig::new().durability(Durability::Os).commits(Commits::WhenStored);
-    let partition = Partition::builder("data/wal-0").config(config).storage(Arc::new(storage.clone())).open();
+    let partition = Partition::builder("data/wal-0").config(config).storage(Arc::clone(&storage.storage)).open();
     let partition = partition.expect("an empty disk opens");
     append(&partition, &["old"; 5]);
     partition.roll().expect("rolled");

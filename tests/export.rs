@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hooked::Hooked;
+use hooked::{At, Hooked};
 use taffrail::{
     Commits, Error, ErrorKind, Fault, FileStorage, Force, Isolation, Marker, MemoryStorage, Offset, OperationKind,
     Outcome, Partition, ProducerEpoch, ProducerId, ReadOptions, Sequence, Storage, Timestamp, marker_batch,
@@ -28,8 +28,8 @@ struct Race {
     storage: Arc<dyn Storage>,
     directory: PathBuf,
     copy: PathBuf,
-    /// "link" or "create"
-    at: &'static str,
+    /// A link, or the creation of a copy.
+    at: At,
     /// Which one of them, from 0.
     number: usize,
 }
@@ -47,9 +47,9 @@ impl Race {
         let (other, copy, at, mut left) = (source.clone(), self.copy.clone(), self.at, self.number + 1);
         let running = Arc::new(Mutex::new(Vec::new()));
         let threads = Arc::clone(&running);
-        hooked.set(move |operation, path| {
+        hooked.set_one_at_a_time(at, move |path| {
             let is_one = path.starts_with(&copy) && path.extension().is_some_and(|e| e == "log");
-            if is_one && operation == at && left > 0 {
+            if is_one && left > 0 {
                 left -= 1;
                 if left == 0 {
                     let other = other.clone();
@@ -59,8 +59,8 @@ impl Race {
                         close(&other);
                     });
                     // A link is made under the lock that the truncation waits for; a copy is not.
-                    match operation {
-                        "link" => {
+                    match at {
+                        At::Link => {
                             // Held for so long, the lock goes to whoever waits for it.
                             std::thread::sleep(Duration::from_millis(5));
                             threads.lock().expect("no panic").push(cut);
@@ -95,7 +95,7 @@ impl Race {
 /// and was called cleanly closed.
 #[test]
 fn a_truncation_beside_an_export() {
-    for at in ["link", "create"] {
+    for at in [At::Link, At::Create] {
         for number in 0..4 {
             for kept in [3, 39] {
                 let memory = MemoryStorage::new(1);
@@ -115,7 +115,7 @@ fn a_truncation_and_a_roll_beside_an_export() {
     for number in 0..4 {
         let temporary = tempfile::tempdir().expect("a temporary directory");
         let (directory, copy) = (temporary.path().join("wal-0"), temporary.path().join("copy-0"));
-        let race = Race { storage: Arc::new(FileStorage::new()), directory, copy, at: "link", number };
+        let race = Race { storage: Arc::new(FileStorage::new()), directory, copy, at: At::Link, number };
         race.run(3, |source| {
             for _ in 0..40 {
                 append(source, 1, &"new".repeat(40));
@@ -218,9 +218,9 @@ fn an_abort_behind_the_copys_end_is_not_in_it() {
     source.append(&mut records).expect("appended").wait().expect("stored");
     let other = source.clone();
     let mut is_due = true;
-    hooked.set(move |operation, path| {
+    hooked.set_one_at_a_time(At::Create, move |path| {
         let is_log = path.starts_with(COPY) && path.extension().is_some_and(|e| e == "log");
-        if operation == "create" && is_log && std::mem::take(&mut is_due) {
+        if is_log && std::mem::take(&mut is_due) {
             marker(&other, Outcome::Aborted);
         }
     });

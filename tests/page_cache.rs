@@ -6,7 +6,7 @@ mod hooked;
 #[path = "support/wal.rs"]
 mod wal;
 
-use hooked::Hooked;
+use hooked::{At, Hooked};
 use taffrail::{Commits, Durability, Fault, MemoryStorage, Offset, OperationKind, Partition, PartitionConfig};
 use wal::{DIRECTORY, append, append_replica, config, offsets, open, replica};
 
@@ -25,8 +25,8 @@ fn open_hooked(
     let partition = Partition::builder(DIRECTORY).config(os()).storage(hooked.shared()).open().expect("it opens");
     let other = partition.clone();
     let mut syncs = 0;
-    hooked.set(move |operation, path| {
-        if operation == "sync" && path.ends_with(name) {
+    hooked.set_one_at_a_time(At::Synced, move |path| {
+        if path.ends_with(name) {
             syncs += 1;
             if syncs == number {
                 meanwhile(&other);

@@ -3,13 +3,13 @@
 //! again and again it never came to an end; nor did an export, which syncs first, nor whoever waited for records that no
 //! truncation touched.
 
-#[path = "support/hook.rs"]
-mod hook;
+#[path = "support/hooked.rs"]
+mod hooked;
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
-use hook::SyncHook;
+use hooked::{At, Hooked};
 use taffrail::{BatchBuilder, Durability, Error, Force, MemoryStorage, Offset, Partition, PartitionConfig, Record};
 
 thread_local! {
@@ -29,7 +29,8 @@ fn restless(durability: Durability) -> (Partition, MemoryStorage) {
     let slot: Arc<Mutex<Option<Partition>>> = Arc::default();
     let files = MemoryStorage::new(1);
     let inside = Arc::clone(&slot);
-    let before_sync = Arc::new(move || {
+    let storage = Hooked::new(files.shared());
+    storage.set(At::Sync, move |_| {
         let left = CUTS.take();
         let partition = inside.lock().expect("nobody panics").clone();
         if let Some(partition) = partition.filter(|_| left > 0) {
@@ -42,10 +43,10 @@ fn restless(durability: Durability) -> (Partition, MemoryStorage) {
             std::thread::spawn(cut).join().expect("no panic");
             CUTS.set(left - 1);
         }
+        Ok(())
     });
-    let storage = Arc::new(SyncHook { files: files.clone(), before_sync });
     let config = PartitionConfig::new().durability(durability);
-    let partition = Partition::builder("data/wal-0").config(config).storage(storage).open().expect("opens");
+    let partition = Partition::builder("data/wal-0").config(config).storage(storage.shared()).open().expect("opens");
     *slot.lock().expect("nobody panics") = Some(partition.clone());
     (partition, files)
 }

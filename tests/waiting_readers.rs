@@ -1,14 +1,14 @@
 //! A reader that waits takes no lock that a writer holds over the disk's work. It once took the writer's lock to begin its
 //! wait: while a roll synced for two seconds, a wait of at most ten milliseconds took two seconds.
 
-#[path = "support/hook.rs"]
-mod hook;
+#[path = "support/hooked.rs"]
+mod hooked;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hook::SyncHook;
+use hooked::{At, Hooked};
 use taffrail::{
     BatchBuilder, Durability, LeaderEpoch, MemoryStorage, Offset, Partition, PartitionConfig, ReadOptions, Record, UpTo,
 };
@@ -23,15 +23,16 @@ fn append(partition: &Partition) {
 fn a_wait_ends_in_time_while_a_roll_syncs() {
     let slow = Arc::new(AtomicBool::new(false));
     let slows = Arc::clone(&slow);
-    let before_sync = Arc::new(move || {
+    let storage = Hooked::new(MemoryStorage::new(1).shared());
+    storage.set(At::Sync, move |_| {
         let begun = Instant::now();
         while slows.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     });
-    let storage = SyncHook { files: MemoryStorage::new(1), before_sync };
     let config = PartitionConfig::new().durability(Durability::Sync);
-    let partition = Partition::builder("data/wal-0").config(config).storage(Arc::new(storage)).open().expect("opens");
+    let partition = Partition::builder("data/wal-0").config(config).storage(storage.shared()).open().expect("opens");
     append(&partition);
     slow.store(true, Ordering::Relaxed);
     let rolling = partition.clone();
