@@ -11,7 +11,7 @@
 //! written; where one does not, the program fails.
 
 #[path = "shared/capacity.rs"]
-pub(crate) mod capacity;
+mod capacity;
 #[path = "shared/program.rs"]
 pub(crate) mod program;
 

@@ -171,10 +171,10 @@ fn prove(rounds: u32) -> Outcome<()> {
 }
 
 fn main() -> ExitCode {
-    program::run(USAGE, std::env::args().skip(1), work)
+    program::run(USAGE, std::env::args().skip(1), |arguments| work(&arguments))
 }
 
-fn work(arguments: Vec<String>) -> Outcome<()> {
+fn work(arguments: &[String]) -> Outcome<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--child", first, directory] => write_until_killed(Path::new(directory), first.parse()?),
         ["--rounds", rounds] => prove(rounds.parse()?),

@@ -16,7 +16,7 @@
 //! broker. The way back needs no tool: a copy of a broker's partition directory opens as it is, and a log adopts it.
 
 #[path = "shared/inspect/mod.rs"]
-pub(crate) mod inspect;
+mod inspect;
 #[path = "shared/program.rs"]
 pub(crate) mod program;
 

@@ -5,17 +5,17 @@
 #![expect(clippy::duplicate_mod, reason = "each example has what the examples share")]
 
 #[path = "../examples/capacity.rs"]
-#[allow(dead_code, reason = "its main is not called")]
-mod capacity;
+#[expect(dead_code, reason = "its main is not called")]
+mod capacity_example;
 #[path = "../examples/inspect.rs"]
-#[allow(dead_code, reason = "its main is not called")]
-mod inspect;
+#[expect(dead_code, reason = "its main is not called")]
+mod inspect_example;
 #[path = "../examples/quickstart.rs"]
-#[allow(dead_code, reason = "its main is not called")]
-mod quickstart;
+#[expect(dead_code, reason = "its main is not called")]
+mod quickstart_example;
 #[path = "../examples/tail.rs"]
-#[allow(dead_code, reason = "its main is not called")]
-mod tail;
+#[expect(dead_code, reason = "its main is not called")]
+mod tail_example;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -38,10 +38,12 @@ fn an_example() {
     let arguments = std::env::var(ARGUMENTS).expect("they come together");
     let arguments = arguments.split('\n').filter(|argument| !argument.is_empty()).map(str::to_owned);
     let code = match name.as_str() {
-        "capacity" => capacity::program::run(&capacity::usage(), arguments, capacity::work),
-        "inspect" => inspect::program::run(inspect::USAGE, arguments, inspect::work),
-        "quickstart" => quickstart::program::run(quickstart::USAGE, arguments, quickstart::work),
-        "tail" => tail::program::run(tail::USAGE, arguments, tail::work),
+        "capacity" => capacity_example::program::run(&capacity_example::usage(), arguments, capacity_example::work),
+        "inspect" => inspect_example::program::run(inspect_example::USAGE, arguments, inspect_example::work),
+        "quickstart" => {
+            quickstart_example::program::run(quickstart_example::USAGE, arguments, quickstart_example::work)
+        }
+        "tail" => tail_example::program::run(tail_example::USAGE, arguments, tail_example::work),
         other => panic!("{other:?} is no example"),
     };
     std::process::exit(i32::from(code != ExitCode::SUCCESS));

@@ -6,7 +6,7 @@ mod hooked;
 mod wal;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use hooked::{At, Hooked};
@@ -18,6 +18,8 @@ use taffrail::{
 use wal::{append, append_replica, batch, config, everything, open, try_open};
 
 const COPY: &str = "data/copy-0";
+/// How many segments of the log in a race are linked; the last is copied.
+const LINKS: usize = 4;
 
 fn open_copy(storage: Arc<dyn Storage>, copy: &Path) -> taffrail::Result<Partition> {
     Partition::builder(copy).config(config()).storage(storage).open()
@@ -32,19 +34,27 @@ struct Race {
     at: At,
     /// Which one of them, from 0.
     number: usize,
+    /// How long a link waits for what may not come in between.
+    patience: Duration,
+}
+
+/// A record of the log, before it is cut or behind that: of the same length, so that the segments are too.
+fn record(age: &str, number: u64) -> String {
+    format!("{age} {number} {}", "v".repeat(100))
 }
 
 impl Race {
     /// Exports 40 records; meanwhile the log is cut to `kept` and appended to, and again afterwards.
-    fn run(&self, kept: u64, close: fn(&Partition)) {
+    fn run(&self, kept: u64, append_again: fn(&Partition)) {
         let hooked = Hooked::new(Arc::clone(&self.storage));
         let source = Partition::builder(&self.directory).config(config()).storage(hooked.shared()).open();
         let source = source.expect("it opens");
         for number in 0..40 {
-            append(&source, 1, &format!("old {number} {}", "v".repeat(100)));
+            append(&source, 1, &record("old", number));
         }
         let expected = everything(&source).expect("readable");
-        let (other, copy, at, mut left) = (source.clone(), self.copy.clone(), self.at, self.number + 1);
+        let (other, copy, at, patience) = (source.clone(), self.copy.clone(), self.at, self.patience);
+        let mut left = self.number + 1;
         let running = Arc::new(Mutex::new(Vec::new()));
         let threads = Arc::clone(&running);
         hooked.set_one_at_a_time(at, move |path| {
@@ -53,26 +63,24 @@ impl Race {
                 left -= 1;
                 if left == 0 {
                     let other = other.clone();
-                    let cut = std::thread::spawn(move || {
+                    let (done, cut) = mpsc::channel();
+                    threads.lock().expect("no panic").push(std::thread::spawn(move || {
                         other.truncate_from(Offset(kept), Force::Yes).expect("truncated");
-                        append(&other, 1, "new before the copy");
-                        close(&other);
-                    });
-                    // A link is made under the lock that the truncation waits for; a copy is not.
-                    match at {
-                        At::Link => {
-                            // Held for so long, the lock goes to whoever waits for it.
-                            std::thread::sleep(Duration::from_millis(5));
-                            threads.lock().expect("no panic").push(cut);
-                        }
-                        _ => cut.join().expect("no panic"),
-                    }
+                        append_again(&other);
+                        drop(done);
+                    }));
+                    // A copy is made beside the truncation. A link is made under the lock that this waits for, and
+                    // held for so long, the lock goes to whoever waits for it.
+                    let patience = if at == At::Link { patience } else { Duration::MAX };
+                    let _: Result<(), _> = cut.recv_timeout(patience);
                 }
             }
         });
         let exported = source.export(&self.copy);
         hooked.clear();
-        for thread in running.lock().expect("no panic").drain(..) {
+        let threads = std::mem::take(&mut *running.lock().expect("no panic"));
+        assert_eq!(threads.len(), 1, "it came in between");
+        for thread in threads {
             thread.join().expect("no panic");
         }
         append(&source, 1, &"new after the copy".repeat(20));
@@ -91,34 +99,37 @@ impl Race {
     }
 }
 
+/// Runs a race on a disk and in memory.
+fn race(at: At, number: usize, patience: Duration, kept: u64, append_again: fn(&Partition)) {
+    let memory = MemoryStorage::new(1);
+    let (directory, copy) = (PathBuf::from("data/wal-0"), PathBuf::from(COPY));
+    Race { storage: memory.shared(), directory, copy, at, number, patience }.run(kept, append_again);
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let (directory, copy) = (temporary.path().join("wal-0"), temporary.path().join("copy-0"));
+    Race { storage: Arc::new(FileStorage::new()), directory, copy, at, number, patience }.run(kept, append_again);
+}
+
 /// A truncation beside an export: the copy had segments of after the truncation, or shared a file that was appended to,
 /// and was called cleanly closed.
 #[test]
 fn a_truncation_beside_an_export() {
-    for at in [At::Link, At::Create] {
-        for number in 0..4 {
-            for kept in [3, 39] {
-                let memory = MemoryStorage::new(1);
-                let (directory, copy) = (PathBuf::from("data/wal-0"), PathBuf::from(COPY));
-                Race { storage: memory.shared(), directory, copy, at, number }.run(kept, |_| ());
-                let temporary = tempfile::tempdir().expect("a temporary directory");
-                let (directory, copy) = (temporary.path().join("wal-0"), temporary.path().join("copy-0"));
-                Race { storage: Arc::new(FileStorage::new()), directory, copy, at, number }.run(kept, |_| ());
-            }
+    for (at, number) in (0..LINKS).map(|number| (At::Link, number)).chain([(At::Create, 0)]) {
+        for kept in [3, 39] {
+            race(at, number, Duration::from_millis(5), kept, |source| {
+                append(source, 1, "new before the copy");
+            });
         }
     }
 }
 
-/// The same where the segment that was cut is closed again before it is linked, so that all names are as before.
+/// The same where everything is written again before the link is made, so that all names are as before. A link that did
+/// not keep the truncation waiting would be one to a file of after it.
 #[test]
-fn a_truncation_and_a_roll_beside_an_export() {
-    for number in 0..4 {
-        let temporary = tempfile::tempdir().expect("a temporary directory");
-        let (directory, copy) = (temporary.path().join("wal-0"), temporary.path().join("copy-0"));
-        let race = Race { storage: Arc::new(FileStorage::new()), directory, copy, at: At::Link, number };
-        race.run(3, |source| {
-            for _ in 0..40 {
-                append(source, 1, &"new".repeat(40));
+fn a_truncation_beside_an_export_that_leaves_all_names() {
+    for number in 0..LINKS {
+        race(At::Link, number, Duration::from_millis(200), 3, |source| {
+            for number in source.end().0..40 {
+                append(source, 1, &record("new", number));
             }
         });
     }
