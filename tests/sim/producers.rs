@@ -202,7 +202,9 @@ impl World {
         let actor = &self.producers[index];
         let mut own = actor.pending.iter().filter(|pending| pending.before == actor.before);
         let open = own.find(|pending| pending.delivery.try_wait().is_none());
-        assert!(open.is_none(), "record {:?} is open after a flush", open.map(|pending| pending.serial));
+        // What a full disk keeps from being synced, and nothing else is wrong with, is synced later.
+        let may_be_open = outcome.is_err() && self.excused;
+        assert!(open.is_none() || may_be_open, "record {:?} is open after a flush", open.map(|pending| pending.serial));
     }
 
     /// Flushes, and everything is stored.
