@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition};
 
@@ -284,6 +285,45 @@ pub enum Error {
         /// How many the topic has.
         partitions: u32,
     },
+    /// The transactional id is nobody's any more, or is that of another producer id: it was not used for a week, say. Open
+    /// the producer again.
+    #[error("transactional id {id:?} is not that of this producer: open it again")]
+    #[doc(alias = "INVALID_PRODUCER_ID_MAPPING")]
+    UnknownTransactionalId {
+        /// The transactional id.
+        id: String,
+    },
+    /// An earlier transaction of the id is not wholly ended yet.
+    #[error("an earlier transaction is being ended: try again")]
+    #[doc(alias = "CONCURRENT_TRANSACTIONS")]
+    ConcurrentTransactions,
+    /// The transaction took longer than it may, and was aborted (Kafka: `transaction.timeout.ms`).
+    #[error("a transaction of {id:?} was aborted: it took longer than {timeout:?}")]
+    TransactionTimedOut {
+        /// The transactional id.
+        id: String,
+        /// How long a transaction of it may take.
+        timeout: Duration,
+    },
+    /// A send of this transaction has failed, so that it cannot be committed; it can be aborted, and done again.
+    #[error("the transaction cannot be committed, since a send failed ({cause}): abort it, and begin again")]
+    TransactionFailed {
+        /// What failed first.
+        cause: Arc<Error>,
+    },
+    /// The transaction was aborted, or has ended, before the record was written: it was not, and will not be.
+    #[error("the transaction has ended without the record")]
+    TransactionAborted,
+    /// A record that a coordinator keeps its state in cannot be read. Nothing was changed.
+    #[error("the state of a coordinator in {} is damaged at offset {offset}: {reason}", path.display())]
+    CorruptState {
+        /// The partition that holds it.
+        path: PathBuf,
+        /// The record's offset.
+        offset: Offset,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The topic or partition is there, but is none of those that are read here.
     #[error("topic {topic:?}{} is not assigned here", partition.map(|number| format!(", partition {number},")).unwrap_or_default())]
     NotAssigned {
@@ -469,12 +509,16 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { source, .. } => kind_of(source),
-            Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::CorruptCatalogue { .. } => ErrorKind::Restore,
+            Self::Corrupt { .. }
+            | Self::CorruptFile { .. }
+            | Self::CorruptCatalogue { .. }
+            | Self::CorruptState { .. } => ErrorKind::Restore,
             Self::UnexpectedEnd { .. }
             | Self::Superseded { .. }
             | Self::Held { .. }
             | Self::Locked { .. }
             | Self::MemoryFull { .. }
+            | Self::ConcurrentTransactions
             | Self::TimedOut => ErrorKind::Retry,
             Self::Poisoned { .. } => ErrorKind::Reopen,
             _ => ErrorKind::Fix,

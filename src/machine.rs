@@ -10,8 +10,15 @@
 //! Groups, transactions and cluster metadata are machines. Whoever runs one applies the events of a decision at once,
 //! appends them as one batch, and holds the reply, and the actions behind it, until the batch is committed. If the
 //! append fails, or leadership is lost, the machine is dropped and another is made from the records that are there.
+//!
+//! What an event is on the disk is the machine's choice of two: bytes in a journal, with a snapshot that bounds the
+//! replay ([`Journaled`]: cluster metadata), or a record of Kafka's, key and value, in a partition that is compacted by
+//! key ([`Recorded`]: coordinators). Then the replay is of the latest record of each key.
 
 pub(crate) mod fields;
+pub(crate) mod message;
+
+use std::fmt;
 
 use crate::clock::{Moment, Now};
 use crate::record::control::Outcome;
@@ -30,15 +37,15 @@ use crate::types::{Offset, ProducerEpoch, ProducerId, Timestamp};
 /// 4. **Actions follow from the state alone**, are idempotent, and are found again after a replay. They are given out
 ///    when the events behind them are committed, and repeated until an event says that they are done.
 /// 5. **Deadlines are soft**: `loaded` starts them afresh after a replay.
-/// 6. **Bytes are not trusted**: `decode` and `restore` answer what is wrong, and never panic or allocate by a number
+/// 6. **Bytes are not trusted** ([`Journaled`], [`Recorded`]): `decode` and `restore` answer what is wrong, and never panic or allocate by a number
 ///    that they read. What they take is written again as something that reads the same.
 pub(crate) trait Machine {
     /// What is asked of the machine.
     type Command;
     /// What happened: one record each.
-    type Event;
+    type Event: fmt::Debug;
     /// What the asker is told once the events are committed; refusals are replies without events.
-    type Reply;
+    type Reply: fmt::Debug;
     /// Work that the machine wants done.
     type Action;
 
@@ -66,7 +73,10 @@ pub(crate) trait Machine {
 
     /// When `actions` or `decide` would have something to say without a command.
     fn deadline(&self) -> Option<Moment>;
+}
 
+/// A machine whose events are bytes in a journal.
+pub(crate) trait Journaled: Machine {
     /// Appends the event's bytes.
     fn encode(event: &Self::Event, into: &mut Vec<u8>);
 
@@ -80,6 +90,23 @@ pub(crate) trait Machine {
     fn restore(bytes: &[u8]) -> Result<Self, String>
     where
         Self: Sized;
+}
+
+/// A machine whose events are Kafka's records in a partition. The latest record of a key says all that there is to say
+/// of it, so that compaction loses nothing.
+pub(crate) trait Recorded: Machine {
+    /// The event as a record.
+    fn encode(event: &Self::Event) -> KeyValue;
+
+    /// Reads a record; `None` where it is of a kind that is not known, and kept; the error is a reason for a person.
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Self::Event>, String>;
+}
+
+/// The key and the value of a record; without a value the key is forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyValue {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Option<Vec<u8>>,
 }
 
 /// What a command leads to.

@@ -1,13 +1,14 @@
 //! What follows from a command: events and a reply, or a refusal. Nothing is changed here.
 
 use super::{Command, Controller, Event, PRODUCER_IDS_PER_BLOCK, Reply, TopicState};
-use crate::config::TopicConfig;
+use crate::config::{Cleanup, TopicConfig};
 use crate::error::{Error, Result};
 use crate::types::{ProducerId, TopicId, check_topic_name};
 
 type Outcome = Result<(Vec<Event>, Reply)>;
 
-/// What Kafka keeps of groups and transactions. They are adopted, and not made by anybody.
+/// What Kafka keeps of groups and transactions. The log makes them itself when it needs them; what it knows of a group or
+/// of a transactional id is found by the number of their partitions, and kept by key.
 const INTERNAL: &[&str] = &["__consumer_offsets", "__transaction_state"];
 /// Names of the log's own: its directories, and the one that no broker would give a topic.
 const RESERVED: &[&str] = &["__taffrail_", "__cluster_metadata"];
@@ -15,16 +16,29 @@ const RESERVED: &[&str] = &["__taffrail_", "__cluster_metadata"];
 pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
     match command {
         Command::Format { cluster } => format(state, cluster),
-        Command::Create { name, id, config } => create(state, name, id, config),
+        Command::Create { name, id, config } => {
+            check_free(state, &name, id)?;
+            refuse_internal(&name)?;
+            create(state, name, id, config)
+        }
         Command::Ensure { name, id, config } => match state.topic(&name) {
             Some(topic) => find(topic, &config),
+            None => decide(state, Command::Create { name, id, config }),
+        },
+        Command::EnsureInternal { name, id, config } => match state.topic(&name) {
+            Some(topic) => Ok((Vec::new(), Reply::Found { id: topic.id, differences: Vec::new() })),
             None => create(state, name, id, config),
         },
         Command::Delete { name } => {
             let id = known(state, &name)?.id;
+            refuse_internal(&name)?;
             Ok((vec![Event::Deleted { id }], Reply::Done))
         }
-        Command::AddPartitions { name, total } => add_partitions(known(state, &name)?, total),
+        Command::AddPartitions { name, total } => {
+            let topic = known(state, &name)?;
+            refuse_internal(&name)?;
+            add_partitions(topic, total)
+        }
         Command::Configure { name, config } => configure(known(state, &name)?, config),
         Command::Adopt { name, id, partitions } => adopt(state, name, id, partitions),
         Command::Removed { id } => {
@@ -64,15 +78,22 @@ pub(super) fn check_cluster(cluster: &str) -> std::result::Result<(), &'static s
 
 fn create(state: &Controller, name: String, id: TopicId, config: TopicConfig) -> Outcome {
     check_free(state, &name, id)?;
-    if INTERNAL.contains(&name.as_str()) {
-        return Err(Error::InvalidName { name, reason: "the log makes this topic itself when it needs it" });
-    }
     if let Some(existing) = state.topics().find(|topic| collide(&topic.name, &name)) {
         return Err(Error::TopicNameCollides { name, existing: existing.name.clone() });
     }
     config.check()?;
     check_copies(&config)?;
     Ok((vec![Event::Created { name, id, config, adopted: false }], Reply::Created { id }))
+}
+
+/// Whether a topic is the log's own.
+pub(crate) fn is_internal(name: &str) -> bool {
+    INTERNAL.contains(&name)
+}
+
+fn refuse_internal(name: &str) -> Result<()> {
+    let reason = "the log makes this topic itself when it needs it, and keeps it";
+    if is_internal(name) { Err(Error::InvalidName { name: name.to_owned(), reason }) } else { Ok(()) }
 }
 
 /// Without a cluster there is one node, and a copy of each partition on it.
@@ -115,6 +136,10 @@ fn configure(topic: &TopicState, config: TopicConfig) -> Outcome {
     config.check()?;
     same_partitions(topic, config.partitions)?;
     check_copies(&config)?;
+    if is_internal(&topic.name) && config.partition_config().cleanup != Cleanup::Compact {
+        let reason = "a topic of the log's own is kept by key".to_owned();
+        return Err(Error::InvalidConfig { setting: "cleanup.policy", reason });
+    }
     if config == topic.config && !topic.adopted {
         return Ok((Vec::new(), Reply::Done));
     }

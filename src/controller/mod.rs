@@ -23,9 +23,10 @@ mod state;
 use crate::clock::{Moment, Now};
 use crate::config::{SettingDifference, TopicConfig};
 use crate::error::Result;
-use crate::machine::{Applied, Decision, Machine};
+use crate::machine::{Applied, Decision, Journaled, Machine};
 use crate::types::{ProducerId, TopicId};
 
+pub(crate) use decide::is_internal;
 pub(crate) use state::{Controller, Removal, TopicState};
 
 /// What is asked of the controller.
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Create { name: String, id: TopicId, config: TopicConfig },
     /// Makes a topic, or checks that there is one with as many partitions.
     Ensure { name: String, id: TopicId, config: TopicConfig },
+    /// Makes a topic of the log's own, or finds it.
+    EnsureInternal { name: String, id: TopicId, config: TopicConfig },
     /// Removes a topic and its records.
     Delete { name: String },
     /// Raises a topic's number of partitions to `total`.
@@ -140,7 +143,9 @@ impl Machine for Controller {
     fn deadline(&self) -> Option<Moment> {
         None
     }
+}
 
+impl Journaled for Controller {
     fn encode(event: &Event, into: &mut Vec<u8>) {
         codec::encode(event, into);
     }

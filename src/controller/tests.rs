@@ -82,6 +82,24 @@ fn the_topics_of_groups_and_transactions_are_adopted_and_not_made() {
 }
 
 #[test]
+fn a_topic_of_the_logs_own_is_made_once_and_stays_as_it_has_to_be() {
+    let name = "__transaction_state";
+    let config = TopicConfig::new().partitions(50).cleanup(Cleanup::Compact);
+    let ensure = |number| Command::EnsureInternal { name: name.to_owned(), id: id(number), config: config.clone() };
+    let mut controller = Controller::default();
+    assert_eq!(run(&mut controller, ensure(1)).unwrap(), Reply::Created { id: id(1) });
+    assert!(matches!(run(&mut controller, ensure(2)).unwrap(), Reply::Found { id: found, .. } if found == id(1)));
+    assert!(matches!(refusal(&controller, delete(name)), Error::InvalidName { .. }));
+    let add = Command::AddPartitions { name: name.to_owned(), total: 60 };
+    assert!(matches!(refusal(&controller, add), Error::InvalidName { .. }));
+    let configure = |config| Command::Configure { name: name.to_owned(), config };
+    let losing = config.clone().cleanup(Cleanup::Delete);
+    assert!(matches!(refusal(&controller, configure(losing)), Error::InvalidConfig { setting: "cleanup.policy", .. }));
+    run(&mut controller, configure(config.clone().segment_bytes(1 << 20))).unwrap();
+    assert!(is_internal(name) && !is_internal("__transaction_states"));
+}
+
+#[test]
 fn without_a_cluster_there_is_one_copy() {
     let controller = with([create("there", 1, TopicConfig::new())]);
     for config in

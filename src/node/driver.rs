@@ -13,13 +13,13 @@
 use std::sync::Arc;
 
 use super::home::Home;
-use super::ledger::{Ledger, replay};
+use super::ledger::{Ledger, entry, replay};
 use super::metadata::Metadata;
 use super::slot::Slot;
 use crate::clock::{Clock, Moment, Now};
 use crate::controller::{Action, Command, Controller, Reply};
 use crate::error::{Error, Result};
-use crate::machine::{Applied, Machine};
+use crate::machine::{Applied, Journaled};
 use crate::partition::{Books, Partition, Receipt};
 use crate::quorum::record::Record as JournalRecord;
 use crate::quorum::{Journal, MetadataQuorum, Output, PersistSeq, Solo};
@@ -83,7 +83,7 @@ impl Driver {
         let (controller, journal) = load(&metadata)?;
         let image = Arc::new(Swap::new(Shared::new(controller.clone())));
         let quorum = engine(&metadata, node, &journal)?;
-        let ledger = Ledger::new(controller, journal.end(), clock.now());
+        let ledger = Ledger::journal(controller, journal.end(), clock.now());
         Ok(Self { ledger, quorum, journal, metadata, node, epoch: None, generation: 0, fault: None, image })
     }
 
@@ -148,7 +148,7 @@ impl Driver {
         }
         let (controller, journal) = load(&self.metadata)?;
         self.quorum = engine(&self.metadata, self.node, &journal)?;
-        self.ledger = Ledger::new(controller, journal.end(), now);
+        self.ledger = Ledger::journal(controller, journal.end(), now);
         self.journal = journal;
         self.epoch = None;
         self.generation += 1;
@@ -200,7 +200,7 @@ impl Driver {
     fn propose(&mut self) {
         let Some(epoch) = self.epoch else { return };
         let Some(batch) = self.ledger.next_batch() else { return };
-        if self.quorum.propose(epoch, batch).is_err() {
+        if self.quorum.propose(epoch, entry::<Controller>(&batch)).is_err() {
             let fault = self.quorum.view().fault;
             self.fail(fault.unwrap_or(Error::Superseded { offset: self.journal.end() }));
         }

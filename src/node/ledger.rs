@@ -9,27 +9,39 @@
 //! says may rest on events that are not committed. When an append fails, or a leadership is lost, the machine is of no
 //! use any more: [`Ledger::fail`] answers who waits for it, and another is made from the records that are there.
 //!
+//! Two forms of log ([`Form`]): in a journal a batch is one entry, the events of its decisions each behind its length
+//! (4 bytes, big-endian), and has one offset; in a partition each event is a record with an offset of its own, and a
+//! batch holds the events of one producer, or of none.
+//!
 //! Invariants: at most one batch is under way; replies leave in the order of their commands; actions are asked for only
 //! where everything is committed.
-//!
-//! A batch is the events of its decisions, each behind its length (4 bytes, big-endian).
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use crate::clock::{Moment, Now};
-use crate::machine::{Applied, Decision, Machine};
+use crate::machine::{Applied, Decision, Journaled, Machine, ProducerIdentity, Recorded};
 use crate::types::Offset;
+
+/// What an event is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Part of the entry that its batch is.
+    Journal,
+    /// A record.
+    Records,
+}
 
 /// A machine, and what is on its way. `A` is who asked, handed back with the reply.
 #[derive(Debug)]
 pub(super) struct Ledger<M: Machine, A> {
     machine: M,
-    /// The offset of the next batch that is appended.
+    form: Form,
+    /// The offset behind the last batch that was handed out.
     next: Offset,
     /// Events that no batch has yet.
-    open: Vec<u8>,
+    open: VecDeque<(Option<ProducerIdentity>, M::Event)>,
     under_way: bool,
     /// Replies, each with the offset behind the last batch that it rests on.
     held: VecDeque<Held<M::Reply, A>>,
@@ -43,11 +55,37 @@ struct Held<R, A> {
     reply: R,
 }
 
+/// Events to append together.
+#[derive(Debug)]
+pub(super) struct Batch<E> {
+    /// The offset that it is to have.
+    pub(super) at: Offset,
+    /// In whose transaction.
+    pub(super) producer: Option<ProducerIdentity>,
+    pub(super) events: Vec<E>,
+}
+
+impl<M: Journaled, A> Ledger<M, A> {
+    /// A machine that has everything below `next` of a journal, all of it committed; its deadlines begin at `now`.
+    pub(super) fn journal(machine: M, next: Offset, now: Now) -> Self {
+        Self::new(machine, Form::Journal, next, now)
+    }
+}
+
+impl<M: Recorded, A> Ledger<M, A> {
+    /// A machine that has everything below `next` of a partition; its deadlines begin at `now`. Nothing of it counts
+    /// as committed before [`Self::committed`] says so.
+    pub(super) fn records(machine: M, next: Offset, now: Now) -> Self {
+        let ledger = Self::new(machine, Form::Records, next, now);
+        Self { under_way: true, committed: Offset::ZERO, ..ledger }
+    }
+}
+
 impl<M: Machine, A> Ledger<M, A> {
-    /// A machine that has everything below `next`, all of it committed; its deadlines begin at `now`.
-    pub(super) fn new(mut machine: M, next: Offset, now: Now) -> Self {
+    fn new(mut machine: M, form: Form, next: Offset, now: Now) -> Self {
         machine.loaded(now);
-        Self { machine, next, open: Vec::new(), under_way: false, held: VecDeque::new(), committed: next }
+        let (open, held) = (VecDeque::new(), VecDeque::new());
+        Self { machine, form, next, open, under_way: false, held, committed: next }
     }
 
     /// The machine. What it holds may not be committed yet: see [`Self::is_settled`].
@@ -62,33 +100,52 @@ impl<M: Machine, A> Ledger<M, A> {
 
     /// Has the machine decide, and applies what it decided.
     pub(super) fn submit(&mut self, now: Now, command: M::Command, asker: A) {
-        let Decision { events, reply, .. } = self.machine.decide(now, command);
-        let at = Applied { offset: self.next_open(), timestamp: Some(now.wall), producer: None };
-        for event in &events {
-            self.machine.apply(at, event);
-            put::<M>(event, &mut self.open);
+        let Decision { events, producer, reply } = self.machine.decide(now, command);
+        for event in events {
+            let offset = self.next_open();
+            self.machine.apply(Applied { offset, timestamp: Some(now.wall), producer }, &event);
+            self.open.push_back((producer, event));
         }
         let behind = match (self.open.is_empty(), self.under_way) {
-            (false, _) => self.next_open().plus(1),
+            (false, _) => self.behind_open(),
             (true, true) => self.next,
             (true, false) => self.committed,
         };
         self.held.push_back(Held { behind, asker, reply });
     }
 
-    /// The offset that the open batch will have.
-    const fn next_open(&self) -> Offset {
-        self.next
+    /// The offset that the next event will have.
+    fn next_open(&self) -> Offset {
+        match self.form {
+            Form::Journal => self.next,
+            Form::Records => self.next.plus(self.open.len() as u64),
+        }
+    }
+
+    /// The offset behind everything that is open.
+    fn behind_open(&self) -> Offset {
+        match self.form {
+            Form::Journal => self.next.plus(1),
+            Form::Records => self.next_open(),
+        }
     }
 
     /// The next batch to append, where none is under way.
-    pub(super) fn next_batch(&mut self) -> Option<Bytes> {
-        if self.under_way || self.open.is_empty() {
+    pub(super) fn next_batch(&mut self) -> Option<Batch<M::Event>> {
+        if self.under_way {
             return None;
         }
+        let producer = self.open.front()?.0;
+        let count = self.open.iter().take_while(|(other, _)| *other == producer).count();
+        let count = if self.form == Form::Journal { self.open.len() } else { count };
+        let at = self.next;
+        let events: Vec<_> = self.open.drain(..count).map(|(_, event)| event).collect();
         self.under_way = true;
-        self.next = self.next.plus(1);
-        Some(Bytes::from(std::mem::take(&mut self.open)))
+        self.next = match self.form {
+            Form::Journal => at.plus(1),
+            Form::Records => at.plus(events.len() as u64),
+        };
+        Some(Batch { at, producer, events })
     }
 
     /// Everything below `end` is committed.
@@ -119,7 +176,16 @@ impl<M: Machine, A> Ledger<M, A> {
     }
 }
 
-fn put<M: Machine>(event: &M::Event, into: &mut Vec<u8>) {
+/// A batch as an entry of a journal.
+pub(super) fn entry<M: Journaled>(batch: &Batch<M::Event>) -> Bytes {
+    let mut bytes = Vec::new();
+    for event in &batch.events {
+        put::<M>(event, &mut bytes);
+    }
+    Bytes::from(bytes)
+}
+
+fn put<M: Journaled>(event: &M::Event, into: &mut Vec<u8>) {
     let at = into.len();
     into.extend_from_slice(&[0; 4]);
     M::encode(event, into);
@@ -127,9 +193,9 @@ fn put<M: Machine>(event: &M::Event, into: &mut Vec<u8>) {
     into[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Applies a batch that was committed earlier; the error is a reason for a person, and the machine is of no use then.
-pub(super) fn replay<M: Machine>(machine: &mut M, at: Applied, batch: &[u8]) -> Result<(), String> {
-    let mut rest = batch;
+/// Applies an entry that was committed earlier; the error is a reason for a person, and the machine is of no use then.
+pub(super) fn replay<M: Journaled>(machine: &mut M, at: Applied, entry: &[u8]) -> Result<(), String> {
+    let mut rest = entry;
     while !rest.is_empty() {
         let (length, behind) = rest.split_first_chunk().ok_or("the batch ends inside of a length")?;
         let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| "an event is too long")?;

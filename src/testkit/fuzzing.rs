@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::controller::Controller;
-use crate::machine::Machine;
+use crate::machine::Journaled;
 use crate::quorum::journal::Replay;
 use crate::quorum::record::{Record, seal};
 use crate::storage::checkpoint::{OffsetCheckpoint, own, parse_epochs, partition_metadata, render_epochs};
@@ -41,6 +41,7 @@ pub fn catalogue(bytes: &[u8]) {
     event(bytes);
     snapshot(bytes);
     snapshot(&own::frame(0, bytes));
+    snapshot(&own::frame(1, bytes));
     journal(bytes);
 }
 
