@@ -111,6 +111,7 @@ mod sync;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod trace;
+mod txn;
 mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
@@ -126,7 +127,8 @@ pub use partition::{
     ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats, UpTo,
 };
 pub use producer::{
-    Choice, Delivery, Murmur2, Partitioner, Producer, ProducerBuilder, Spread, Stored, WhenFull, murmur2,
+    Choice, Delivery, Murmur2, Partitioner, Producer, ProducerBuilder, Spread, Stored, Transaction,
+    TransactionalProducer, TransactionalProducerBuilder, WhenFull, murmur2,
 };
 pub use record::batch::{BatchHeader, HEADER_BYTES, set_base_offset, set_leader_epoch, verify_checksum};
 pub use record::batches::{Batch, BatchIter, Batches};

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{SettingDifference, TopicConfig};
 use crate::consumer::ReaderBuilder;
-use crate::controller::{Command, Reply, TopicState};
+use crate::controller::{Command, Reply, TopicState, is_internal};
 use crate::error::{Error, Result};
 use crate::node::{Node, NodeOptions};
 use crate::partition::{Partition, Stats};
-use crate::producer::ProducerBuilder;
+use crate::producer::{ProducerBuilder, TransactionalProducerBuilder};
 use crate::random::Random;
 use crate::storage::{FileStorage, Storage};
 use crate::types::TopicId;
@@ -206,6 +206,13 @@ impl Log {
         ProducerBuilder::new(Arc::clone(self.node()))
     }
 
+    /// Publishes records in transactions: all of one become visible, or none. `id` is the transactional id, which one
+    /// instance has at a time: who opens it fences whoever had it (Kafka: `transactional.id`).
+    #[doc(alias = "transactional.id")]
+    pub fn transactional_producer(&self, id: impl Into<String>) -> TransactionalProducerBuilder {
+        TransactionalProducerBuilder::new(Arc::clone(self.node()), id.into())
+    }
+
     /// Reads records without a group: positions are the host's to keep. A reader is one thread's.
     pub fn reader(&self) -> ReaderBuilder {
         ReaderBuilder::new(Arc::clone(self.node()))
@@ -291,10 +298,22 @@ impl Log {
         Ok(describe(state, partitions))
     }
 
-    /// The names of all topics, sorted.
+    /// The names of all topics, sorted, without those that the log keeps for itself ([`Log::internal_topics`]).
     #[must_use]
     pub fn topics(&self) -> Vec<String> {
-        self.node().catalogue().topics().map(|topic| topic.name.clone()).collect()
+        self.topics_where(|name| !is_internal(name))
+    }
+
+    /// The names of the topics that the log keeps for itself, sorted: what it knows of transactions, say. They are made
+    /// when they are needed, and cannot be deleted; [`Log::set_topic_config`] sets how durable they are.
+    #[must_use]
+    pub fn internal_topics(&self) -> Vec<String> {
+        self.topics_where(is_internal)
+    }
+
+    fn topics_where(&self, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+        let catalogue = self.node().catalogue();
+        catalogue.topics().map(|topic| &topic.name).filter(|name| is_meant(name)).cloned().collect()
     }
 
     /// One partition of a topic, to be used by itself: appended to, read, exported. It is closed with the log and has the

@@ -7,7 +7,8 @@
 //!   driver.rs      one step of the catalogue                 ledger.rs     a machine over a log
 //!   admin.rs       commands to the catalogue                 partitions.rs what the catalogue says is made so
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
-//!   producer_ids.rs  ids of producers, out of blocks of the catalogue
+//!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
+//!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -16,14 +17,17 @@
 //! Order of locks: `producer_ids`, `reconciling`, then the driver, then a partition's. None is held over a call of a front end.
 
 mod admin;
+mod coordinator;
 mod driver;
 mod home;
 mod ledger;
+mod markers;
 mod metadata;
 mod open;
 mod partitions;
 mod producer_ids;
 mod slot;
+mod transactions;
 mod work;
 
 use std::collections::BTreeMap;
@@ -45,6 +49,7 @@ pub(crate) use open::NodeOptions;
 use driver::Driver;
 use home::Home;
 use producer_ids::ProducerIds;
+use transactions::Desks;
 use work::{Alarm, Flusher, Flushes, Intervals, Threads};
 
 /// A topic as it is on this node.
@@ -103,6 +108,7 @@ pub(crate) struct Node {
     unreconciled: AtomicBool,
     topics: Swap<Topics>,
     producer_ids: Mutex<ProducerIds>,
+    desks: Desks,
     /// Counts the changes of the topics.
     version: AtomicU64,
     changed: Event,

@@ -15,6 +15,7 @@ use super::driver::Driver;
 use super::home::{Home, check_owner};
 use super::partitions::unknown;
 use super::producer_ids::ProducerIds;
+use super::transactions::Desks;
 use super::work::{Alarm, Flushes, Intervals, Threads};
 use super::{Node, Timed};
 use crate::clock::Clock;
@@ -70,6 +71,7 @@ impl Node {
             unreconciled: AtomicBool::new(false),
             topics: Swap::new(Shared::default()),
             producer_ids: Mutex::new(ProducerIds::default()),
+            desks: Desks::new(),
             version: AtomicU64::new(0),
             changed: Event::new(),
             timed: Mutex::new(Vec::new()),
@@ -118,7 +120,9 @@ impl Node {
         let partitions = || topics.values().flat_map(|topic| &topic.partitions).chain([&self.metadata]);
         partitions().try_for_each(Partition::enter_books)?;
         self.books.save()?;
-        partitions().try_for_each(Partition::leave_inner_files)
+        partitions().try_for_each(Partition::leave_inner_files)?;
+        self.recover_transactions();
+        Ok(())
     }
 
     /// Makes the partitions what the catalogue says, or answers why not.

@@ -10,31 +10,37 @@ use crate::controller::{Command, PRODUCER_IDS_PER_BLOCK, Reply};
 use crate::error::{Error, Result};
 use crate::types::ProducerId;
 
-/// What is left of the block that was taken last.
+/// What may be handed out.
 #[derive(Debug, Default)]
-pub(super) struct ProducerIds(Range<i64>);
+pub(super) struct ProducerIds {
+    /// What is left of the block that was taken last.
+    block: Range<i64>,
+    /// What is below was given out elsewhere, by a broker whose topic was taken in, say.
+    least: i64,
+}
 
 impl Node {
     /// An id that no producer ever had. Once in [`PRODUCER_IDS_PER_BLOCK`] calls it waits for a sync of the catalogue.
     pub(crate) fn producer_id(&self) -> Result<ProducerId> {
-        self.producer_id_from(ProducerId(0))
-    }
-
-    /// As [`Self::producer_id`], at or behind `from`: whatever is found to have an id below had it from elsewhere.
-    pub(crate) fn producer_id_from(&self, from: ProducerId) -> Result<ProducerId> {
         self.check_open()?;
         let mut ids = self.producer_ids.lock();
-        ids.0.start = ids.0.start.max(from.0);
-        if let Some(id) = ids.0.next() {
+        ids.block.start = ids.block.start.max(ids.least);
+        if let Some(id) = ids.block.next() {
             return Ok(ProducerId(id));
         }
-        match self.administer_alone(Command::AllocateProducerIds { from })? {
+        match self.administer_alone(Command::AllocateProducerIds { from: ProducerId(ids.least) })? {
             Reply::ProducerIds { first } => {
-                ids.0 = first.0.saturating_add(1)..first.0.saturating_add(PRODUCER_IDS_PER_BLOCK);
+                ids.block = first.0.saturating_add(1)..first.0.saturating_add(PRODUCER_IDS_PER_BLOCK);
                 Ok(first)
             }
             _ => Err(Error::ProducerIdsExhausted),
         }
+    }
+
+    /// Ids below this one are not handed out: whoever has one had it from elsewhere.
+    pub(super) fn skip_producer_ids(&self, least: ProducerId) {
+        let mut ids = self.producer_ids.lock();
+        ids.least = ids.least.max(least.0);
     }
 }
 
@@ -63,9 +69,11 @@ mod tests {
         let ids: Vec<i64> = (0..2500).map(|_| node.producer_id().unwrap().0).collect();
         assert_eq!(ids, (0..2500).collect::<Vec<_>>());
         assert_eq!(node.catalogue().next_producer_id(), ProducerId(3000));
-        assert_eq!(node.producer_id_from(ProducerId(2700)).unwrap(), ProducerId(2700));
-        assert_eq!(node.producer_id_from(ProducerId(9999)).unwrap(), ProducerId(9999));
-        assert_eq!(node.producer_id().unwrap(), ProducerId(10_000));
+        let mut next_behind = |least| {
+            node.skip_producer_ids(ProducerId(least));
+            node.producer_id().unwrap().0
+        };
+        assert_eq!([2700, 9999, 5, 10_999].map(&mut next_behind), [2700, 9999, 10_000, 10_999]);
     }
 
     #[test]

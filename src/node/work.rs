@@ -300,7 +300,7 @@ impl Node {
     }
 
     fn next_timed(&self) -> Option<Moment> {
-        self.timed().iter().filter_map(|timed| timed.due()).min()
+        self.timed().iter().filter_map(|timed| timed.due()).chain(self.transactions_due()).min()
     }
 
     /// Runs what is registered and due; says whether there was any.
@@ -310,7 +310,7 @@ impl Node {
         for timed in &due {
             timed.run(now);
         }
-        !due.is_empty()
+        self.run_transactions(now) || !due.is_empty()
     }
 
     /// The timed thread.

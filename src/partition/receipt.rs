@@ -35,6 +35,17 @@ impl Appended<'_> {
 }
 
 impl Partition {
+    /// Its directory.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.inner.home.directory
+    }
+
+    /// To ask after everything that is appended now.
+    pub(crate) fn receipt(&self) -> Receipt {
+        let generation = self.inner.sync.generation();
+        Receipt { end: self.end(), generation }
+    }
+
     /// As [`Appended::wait`].
     pub(crate) fn wait_stored(&self, receipt: Receipt) -> Result<()> {
         let inner = &*self.inner;

@@ -8,6 +8,7 @@ use super::agenda::{Agenda, Key};
 use super::builder::{Settings, WhenFull};
 use super::lane::Lane;
 use super::memory::{Buffer, Memory};
+use super::transactional::Transactional;
 use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
 use crate::node::{Node, Timed};
@@ -20,6 +21,8 @@ pub(super) struct Accumulator {
     pub(super) settings: Settings,
     /// Of an idempotent producer.
     pub(super) producer_id: Option<ProducerId>,
+    /// Of a producer whose records are those of transactions.
+    pub(super) transactional: Option<Arc<Transactional>>,
     memory: Arc<Memory>,
     agenda: Agenda,
     failures: Mutex<Failures>,
@@ -35,13 +38,19 @@ struct Failures {
 }
 
 impl Accumulator {
-    pub(super) fn new(node: Arc<Node>, settings: Settings, producer_id: Option<ProducerId>) -> Arc<Self> {
+    pub(super) fn new(
+        node: Arc<Node>,
+        settings: Settings,
+        producer_id: Option<ProducerId>,
+        transactional: Option<Arc<Transactional>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             node,
             memory: Memory::new(settings.memory_bytes, settings.batch_bytes),
             agenda: Agenda::new(settings.linger),
             failures: Mutex::default(),
             producer_id,
+            transactional,
             settings,
         })
     }
@@ -83,9 +92,18 @@ impl Accumulator {
 
     /// A batch was not stored.
     pub(super) fn failed(&self, error: &Error) {
+        if let Some(transactional) = &self.transactional {
+            transactional.failed(error);
+        }
         let mut failures = self.failures.lock();
         failures.count += 1;
         failures.last = Some(error.clone());
+    }
+
+    /// Nobody is to be told of what has failed so far.
+    pub(super) fn forget_failures(&self) {
+        let mut failures = self.failures.lock();
+        failures.told = failures.count;
     }
 
     /// How many failures were answered for so far.

@@ -160,10 +160,16 @@ impl ProducerBuilder {
     /// [`Error::InvalidConfig`], [`Error::CodecDisabled`] where the codec is compiled out, [`Error::Closed`]; what the
     /// log's catalogue answers where it cannot give an id to an idempotent producer.
     pub fn open(self) -> Result<Producer> {
+        let (node, settings) = self.checked()?;
+        let producer_id = settings.idempotent.then(|| node.producer_id()).transpose()?;
+        Ok(Producer::new(node, settings, producer_id, None))
+    }
+
+    /// The settings, where they go together.
+    pub(super) fn checked(self) -> Result<(Arc<Node>, Settings)> {
         self.settings.check()?;
         self.node.check_open()?;
-        let producer_id = self.settings.idempotent.then(|| self.node.producer_id()).transpose()?;
-        Ok(Producer::new(self.node, self.settings, producer_id))
+        Ok((self.node, self.settings))
     }
 }
 

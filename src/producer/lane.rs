@@ -20,15 +20,17 @@ use super::agenda::Key;
 use super::delivery::{Batch, Delivery, Placed};
 use super::memory::Buffer;
 use super::sequences::Sequences;
+use super::transactional::Transactional;
 use crate::error::{Error, Result};
 #[cfg(mutants)]
 use crate::mutants;
+use crate::machine::ProducerIdentity;
 use crate::node::Topic;
 use crate::partition::{Appended, Partition, Receipt};
 use crate::record::builder::{BatchBuilder, Record};
 use crate::sync::Mutex;
 use crate::trace;
-use crate::types::{Acks, Compression, Timestamp, TopicId};
+use crate::types::{Acks, Compression, Sequence, Timestamp, TopicId, TopicPartition};
 
 /// One partition, as one producer sees it.
 pub(super) struct Lane {
@@ -57,6 +59,8 @@ struct Sending {
     last: Option<Receipt>,
     /// Of an idempotent producer, from its first batch here on.
     sequences: Option<Sequences>,
+    /// Whose transaction the partition is in, and the sequence of the next record of that.
+    entered: Option<(ProducerIdentity, Sequence)>,
     /// A batch that the next one overtakes.
     #[cfg(mutants)]
     delayed: Option<Open>,
@@ -247,6 +251,9 @@ impl Lane {
     /// Appends a batch behind the ones before, as the producer's next where that is idempotent.
     fn append_in_order(&self, sending: &mut Sending, open: &mut Open) -> Result<Appended<'_>> {
         let compression = open.compression;
+        if let Some(transactional) = &self.accumulator.transactional {
+            return self.append_in_transaction(sending, open, transactional);
+        }
         let append = |builder: &mut BatchBuilder| self.append_fitting(builder, compression);
         let Some(id) = self.accumulator.producer_id else { return append(&mut open.buffer.builder) };
         let node = &self.accumulator.node;
@@ -255,6 +262,38 @@ impl Lane {
             unnumbered => unnumbered.insert(Sequences::begin(id, node, &self.partition)?),
         };
         sequences.append(node, &self.partition, &mut open.buffer.builder, append)
+    }
+
+    /// Appends a batch as the next one of the open transaction, which the partition is added to before the first.
+    fn append_in_transaction(
+        &self,
+        sending: &mut Sending,
+        open: &mut Open,
+        transactional: &Transactional,
+    ) -> Result<Appended<'_>> {
+        let known = sending.entered.map(|(producer, _)| producer);
+        let producer = transactional.enter(&self.accumulator.node, known, || self.name())?;
+        let (_, next) = match &mut sending.entered {
+            Some(entered) if entered.0 == producer => entered,
+            other => other.insert((producer, Sequence(0))),
+        };
+        let builder = &mut open.buffer.builder;
+        let records = u32::try_from(builder.len()).unwrap_or(u32::MAX);
+        builder.producer(producer.id, producer.epoch, *next);
+        builder.transactional(true);
+        let appended = self.append_fitting(builder, open.compression)?;
+        *next = next.plus(records);
+        Ok(appended)
+    }
+
+    /// The partition, where records are open that are in no transaction yet.
+    pub(super) fn to_enter(&self, producer: ProducerIdentity) -> Option<TopicPartition> {
+        let is_in = self.send.lock().entered.is_some_and(|(entered, _)| entered == producer);
+        (!is_in && self.fill.lock().is_some()).then(|| self.name())
+    }
+
+    fn name(&self) -> TopicPartition {
+        TopicPartition { topic: self.topic.to_string(), partition: self.number }
     }
 
     /// Appends a batch, uncompressed where compression has made it too large.

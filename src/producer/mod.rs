@@ -26,6 +26,8 @@ mod partitioner;
 mod routes;
 mod sequences;
 mod sticky;
+mod transaction;
+mod transactional;
 #[cfg(test)]
 mod tests;
 
@@ -41,11 +43,13 @@ use crate::types::ProducerId;
 pub use builder::{ProducerBuilder, WhenFull};
 pub use delivery::{Delivery, Stored};
 pub use partitioner::{Choice, Murmur2, Partitioner, Spread, murmur2};
+pub use transaction::{Transaction, TransactionalProducer, TransactionalProducerBuilder};
 
 use accumulator::Accumulator;
 use builder::Settings;
 use lane::{Pushed, Sent};
 use routes::{Route, Routes};
+use transactional::Transactional;
 
 /// Sends records to topics.
 ///
@@ -84,8 +88,13 @@ pub struct Producer {
 }
 
 impl Producer {
-    fn new(node: Arc<Node>, settings: Settings, producer_id: Option<ProducerId>) -> Self {
-        let accumulator = Accumulator::new(node, settings, producer_id);
+    fn new(
+        node: Arc<Node>,
+        settings: Settings,
+        producer_id: Option<ProducerId>,
+        transactional: Option<Arc<Transactional>>,
+    ) -> Self {
+        let accumulator = Accumulator::new(node, settings, producer_id, transactional);
         let weak = Arc::downgrade(&accumulator);
         let timed: Weak<dyn Timed> = weak;
         accumulator.node.register(timed);

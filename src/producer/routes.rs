@@ -10,6 +10,7 @@ use super::accumulator::Accumulator;
 use super::lane::Lane;
 use super::partitioner::{Choice, murmur2};
 use super::sticky::Sticky;
+use crate::controller::is_internal;
 use crate::error::{Error, Result};
 use crate::node::Topic;
 use crate::random::Random;
@@ -53,6 +54,12 @@ impl Routes {
     /// Looks a topic up that is new here, or may have changed. `version` was read before.
     #[cold]
     fn renew(&self, name: &str, version: u64) -> Result<Arc<Route>> {
+        if is_internal(name) {
+            return Err(Error::InvalidName {
+                name: name.to_owned(),
+                reason: "only the log itself writes to this topic",
+            });
+        }
         let topic = match self.accumulator.node.topic(name) {
             Ok(topic) => topic,
             Err(error) => {

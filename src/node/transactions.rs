@@ -1,0 +1,278 @@
+//! The coordinators of transactions: which one has an id, and what they want done.
+//!
+//! ```text
+//!   transact(id, command) ─► the desk of its partition ─► step ─► tasks, done by this thread ─► the reply
+//!                                 │
+//!                                 └── actions: markers (markers.rs), time-outs, ids that expire
+//!                                     · by whoever has ended a transaction, as far as nothing has to be waited for
+//!                                     · by whoever needs its end ([`Node::settle`]): it waits for the syncs
+//!                                     · by the timed thread or a tick, and at open
+//! ```
+//!
+//! Order of locks: a desk's is taken before a partition's, and after none.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::coordinator::{Coordinator, Input, Task};
+use super::markers::Marking;
+use super::slot::Slot;
+use super::{Node, Topic};
+use crate::clock::{Moment, Now};
+use crate::config::{Cleanup, TopicConfig};
+use crate::controller::Command as Administration;
+use crate::error::{Error, Result};
+use crate::sync::Mutex;
+use crate::txn::{Action, Command, Coordinator as Transactions, Reply, STATE_PARTITIONS, STATE_TOPIC, partition_of};
+use crate::types::ProducerId;
+
+/// A record that names every partition of the largest transaction fits.
+const STATE_BATCH_BYTES_MAX: u32 = 16 << 20;
+const STATE_SEGMENT_BYTES: u32 = 100 << 20;
+const NEVER: u64 = u64::MAX;
+
+/// The coordinators, by partition of their topic; none until the topic is there.
+#[derive(Debug)]
+pub(super) struct Desks {
+    desks: OnceLock<Vec<Mutex<Desk>>>,
+    /// When any of them has something to do, in nanoseconds of [`Moment`]; never later than that.
+    due: AtomicU64,
+}
+
+/// One coordinator, and what is on its way.
+#[derive(Debug)]
+struct Desk {
+    coordinator: Coordinator<Transactions, Reply>,
+    /// By transactional id.
+    markings: BTreeMap<String, Marking>,
+    /// What nobody waits for.
+    tasks: Vec<Task>,
+}
+
+impl Desks {
+    pub(super) const fn new() -> Self {
+        Self { desks: OnceLock::new(), due: AtomicU64::new(NEVER) }
+    }
+
+    fn all(&self) -> &[Mutex<Desk>] {
+        self.desks.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn is_due_by(&self, due: Moment) {
+        self.due.fetch_min(due.0, Ordering::AcqRel);
+    }
+}
+
+/// What front ends ask for.
+impl Node {
+    /// Has the coordinator of a transactional id decide, and answers once that is stored. A producer id is brought along
+    /// where one is needed.
+    pub(crate) fn transact(&self, id: &str, command: impl Fn(Option<ProducerId>) -> Command) -> Result<Reply> {
+        match self.command(id, command(None))? {
+            Reply::NeedsProducerId => {
+                let fresh = self.producer_id()?;
+                self.command(id, command(Some(fresh)))
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn command(&self, id: &str, command: Command) -> Result<Reply> {
+        self.check_open()?;
+        let ends = matches!(command, Command::End { .. });
+        let desk = self.desk(id)?;
+        let slot = Arc::new(Slot::new());
+        let tasks = desk.lock().step(self.now(), Input::Command(command, Arc::clone(&slot)));
+        self.run_desk_tasks(desk, tasks);
+        let reply = slot.wait();
+        if ends && reply.is_ok() {
+            self.advance(desk);
+        }
+        self.note_due(desk);
+        reply
+    }
+
+    /// Ends what is decided of a transactional id, waiting for syncs where that helps. Nothing is left, or another
+    /// attempt is needed later.
+    pub(crate) fn settle(&self, id: &str) -> Result<()> {
+        let desk = self.desk(id)?;
+        // Twice: markers are written, and then stored.
+        for _ in 0..2 {
+            self.advance(desk);
+            let written = desk.lock().markings.get(id).map(Marking::written).unwrap_or_default();
+            for (partition, receipt) in &written {
+                // What fails is written again.
+                drop(partition.wait_stored(*receipt));
+            }
+        }
+        self.advance(desk);
+        let tasks = std::mem::take(&mut desk.lock().tasks);
+        self.run_desk_tasks(desk, tasks);
+        self.note_due(desk);
+        Ok(())
+    }
+
+    fn desk(&self, id: &str) -> Result<&Mutex<Desk>> {
+        let desks = self.desks_of(&*self.state_topic()?);
+        let count = u32::try_from(desks.len()).unwrap_or(u32::MAX);
+        desks.get(partition_of(id, count) as usize).ok_or(Error::Closed)
+    }
+
+    fn desks_of(&self, topic: &Topic) -> &[Mutex<Desk>] {
+        let open = |partition: &crate::partition::Partition| {
+            let coordinator = Coordinator::new(partition.clone(), Arc::clone(&self.clock));
+            Mutex::new(Desk { coordinator, markings: BTreeMap::new(), tasks: Vec::new() })
+        };
+        self.desks.desks.get_or_init(|| topic.partitions.iter().map(open).collect())
+    }
+
+    /// The topic of the coordinators' records; made where it is not there.
+    fn state_topic(&self) -> Result<Arc<Topic>> {
+        if let Ok(topic) = self.topic(STATE_TOPIC) {
+            return Ok(topic);
+        }
+        let config = TopicConfig::new()
+            .partitions(STATE_PARTITIONS)
+            .cleanup(Cleanup::Compact)
+            .segment_bytes(STATE_SEGMENT_BYTES)
+            .batch_bytes_max(STATE_BATCH_BYTES_MAX);
+        let (name, id) = (STATE_TOPIC.to_owned(), self.new_topic_id());
+        self.administer(STATE_TOPIC, Administration::EnsureInternal { name, id, config })?;
+        self.topic(STATE_TOPIC)
+    }
+
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Does what steps want done, until nothing is left.
+    fn run_desk_tasks(&self, desk: &Mutex<Desk>, tasks: Vec<Task>) {
+        let mut tasks = VecDeque::from(tasks);
+        while let Some(Task { ticket, receipt }) = tasks.pop_front() {
+            let partition = desk.lock().coordinator.partition().clone();
+            let stored = partition.wait_stored(receipt);
+            tasks.extend(desk.lock().step(self.now(), Input::Stored(ticket, stored)));
+        }
+    }
+}
+
+/// What is done without anybody asking.
+impl Node {
+    /// Reads what the coordinators know, and goes on with what they have decided. What was given out elsewhere is not
+    /// given out here: a broker's topic may have been taken in.
+    pub(super) fn recover_transactions(&self) {
+        let Ok(topic) = self.topic(STATE_TOPIC) else { return };
+        let now = self.now();
+        for desk in self.desks_of(&topic) {
+            let mut locked = desk.lock();
+            if locked.coordinator.partition().end() == locked.coordinator.partition().start() {
+                continue;
+            }
+            let tasks = locked.step(now, Input::Load);
+            locked.tasks.extend(tasks);
+            if let Some(machine) = locked.coordinator.settled() {
+                let greatest = machine.transactions().map(|(_, one)| one.kept.producer_id.0).max();
+                self.skip_producer_ids(ProducerId(greatest.map_or(0, |id| id.saturating_add(1))));
+            }
+            drop(locked);
+            self.advance(desk);
+            self.note_due(desk);
+        }
+    }
+
+    /// When a coordinator has something to do.
+    pub(super) fn transactions_due(&self) -> Option<Moment> {
+        let due = self.desks.due.load(Ordering::Acquire);
+        (due != NEVER).then_some(Moment(due))
+    }
+
+    /// Does what is due; says whether there was anything.
+    pub(super) fn run_transactions(&self, now: Now) -> bool {
+        if self.transactions_due().is_none_or(|due| due > now.monotonic) || self.check_open().is_err() {
+            return false;
+        }
+        self.desks.due.store(NEVER, Ordering::Release);
+        for desk in self.desks.all() {
+            self.advance(desk);
+            self.note_due(desk);
+        }
+        true
+    }
+
+    /// Goes on with everything of a desk as far as nothing has to be waited for.
+    fn advance(&self, desk: &Mutex<Desk>) {
+        let now = self.now();
+        let mut desk = desk.lock();
+        desk.look_after_tasks(now);
+        desk.take_actions(now);
+        desk.write_markers(self, now);
+    }
+
+    fn note_due(&self, desk: &Mutex<Desk>) {
+        let due = desk.lock().due(self.now());
+        if let Some(due) = due {
+            self.desks.is_due_by(due);
+            self.wake();
+        }
+    }
+}
+
+impl Desk {
+    fn step(&mut self, now: Now, input: Input<Command, Reply>) -> Vec<Task> {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        tasks.extend(self.coordinator.step(now, input));
+        tasks
+    }
+
+    /// A command that nobody waits for the answer of.
+    fn order(&mut self, now: Now, command: Command) {
+        self.tasks = self.step(now, Input::Command(command, Arc::new(Slot::new())));
+    }
+
+    fn look_after_tasks(&mut self, now: Now) {
+        for task in std::mem::take(&mut self.tasks) {
+            match self.coordinator.partition().try_stored(task.receipt) {
+                Some(stored) => self.tasks = self.step(now, Input::Stored(task.ticket, stored)),
+                None => self.tasks.push(task),
+            }
+        }
+    }
+
+    fn take_actions(&mut self, now: Now) {
+        for action in self.coordinator.actions(now) {
+            match action {
+                Action::WriteMarkers { id, producer, outcome, partitions, bumped } => {
+                    let is_known = self.markings.get(&id).is_some_and(|known| known.producer == producer);
+                    if !is_known {
+                        self.markings.insert(id, Marking::new(producer, outcome, bumped, partitions));
+                    }
+                }
+                Action::TimeOut { id, producer } => self.order(now, Command::TimeOut { id, producer }),
+                Action::Expire { ids } => self.order(now, Command::Expire { ids }),
+            }
+        }
+    }
+
+    fn write_markers(&mut self, node: &Node, now: Now) {
+        let epoch = self.coordinator.epoch();
+        let mut done = Vec::new();
+        for (id, marking) in &mut self.markings {
+            if marking.proceed(node, epoch, now) {
+                done.push((id.clone(), marking.producer));
+            }
+        }
+        for (id, producer) in done {
+            self.markings.remove(&id);
+            self.order(now, Command::Complete { id, producer });
+        }
+    }
+
+    fn due(&self, now: Now) -> Option<Moment> {
+        let soon = now.monotonic.after(std::time::Duration::from_millis(5));
+        let tasks = (!self.tasks.is_empty()).then_some(soon);
+        let markings = self.markings.values().map(|marking| marking.due);
+        markings.chain(tasks).chain(self.coordinator.deadline()).min()
+    }
+}

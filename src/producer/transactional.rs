@@ -1,0 +1,153 @@
+//! What the lanes of a transactional producer ask before they append: whose transaction it is.
+//!
+//! ```text
+//!            begin                     the first batch of a partition: the coordinator is told
+//!   idle ───────────► open ──────────────────────────────────────────────────────────────────────► open, with partitions
+//!    ▲                 │ a send fails: it can only be aborted                                        │
+//!    └─────────────────┴──────────────── commit, abort: another identity ◄──────────────────────────┘
+//! ```
+//!
+//! Invariants: a partition is in the transaction, as its coordinator has stored, before a record of it is appended; no
+//! batch is appended outside of a transaction, or in one that has failed.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::machine::ProducerIdentity;
+use crate::node::Node;
+use crate::sync::{Arc, Mutex};
+use crate::txn::{Command, Reply};
+use crate::types::TopicPartition;
+
+/// A transactional id, and where its producer stands.
+#[derive(Debug)]
+pub(super) struct Transactional {
+    pub(super) id: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    producer: ProducerIdentity,
+    phase: Phase,
+    /// The partitions that the coordinator knows of.
+    partitions: BTreeSet<TopicPartition>,
+    /// Why the open transaction cannot be committed.
+    failure: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Open,
+}
+
+/// So often an earlier transaction is waited for: each time its markers are written and synced.
+const ATTEMPTS: usize = 3;
+
+impl Transactional {
+    pub(super) fn new(id: String, producer: ProducerIdentity) -> Arc<Self> {
+        let state = State { producer, phase: Phase::Idle, partitions: BTreeSet::new(), failure: None };
+        Arc::new(Self { id, state: Mutex::new(state) })
+    }
+
+    pub(super) fn producer(&self) -> ProducerIdentity {
+        self.state.lock().producer
+    }
+
+    /// The next transaction is to be written under this identity.
+    pub(super) fn identify(&self, producer: ProducerIdentity) {
+        self.state.lock().producer = producer;
+    }
+
+    /// A transaction begins, under this identity.
+    pub(super) fn begin(&self, producer: ProducerIdentity) {
+        *self.state.lock() = State { producer, phase: Phase::Open, partitions: BTreeSet::new(), failure: None };
+    }
+
+    /// No batch is appended from now on. Says whether the coordinator knows of the transaction.
+    pub(super) fn end(&self) -> bool {
+        let mut state = self.state.lock();
+        state.phase = Phase::Idle;
+        !state.partitions.is_empty()
+    }
+
+    /// Whether the coordinator knows of the transaction.
+    pub(super) fn has_partitions(&self) -> bool {
+        !self.state.lock().partitions.is_empty()
+    }
+
+    /// Something of the transaction was not written. The first failure is the one to tell.
+    pub(super) fn failed(&self, error: &Error) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Open {
+            state.failure.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// Why the transaction cannot be committed.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Whose transaction a batch belongs to; the coordinator is told of its partition, unless it was by `known`.
+    pub(super) fn enter(
+        &self,
+        node: &Node,
+        known: Option<ProducerIdentity>,
+        partition: impl FnOnce() -> TopicPartition,
+    ) -> Result<ProducerIdentity> {
+        let producer = self.check_open()?;
+        if known == Some(producer) {
+            return Ok(producer);
+        }
+        let partition = partition();
+        let is_added = self.state.lock().partitions.contains(&partition);
+        if !is_added {
+            self.add(node, producer, vec![partition])?;
+        }
+        Ok(producer)
+    }
+
+    /// Tells the coordinator of partitions.
+    pub(super) fn add(&self, node: &Node, producer: ProducerIdentity, partitions: Vec<TopicPartition>) -> Result<()> {
+        let id = &self.id;
+        insist(node, id, || {
+            let add = |_| Command::Add { id: id.clone(), producer, partitions: partitions.clone() };
+            node.transact(id, add)
+        })?;
+        self.state.lock().partitions.extend(partitions);
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<ProducerIdentity> {
+        let state = self.state.lock();
+        match (&state.failure, state.phase) {
+            (_, Phase::Idle) => Err(Error::TransactionAborted),
+            (Some(failure), Phase::Open) => Err(failed(failure)),
+            (None, Phase::Open) => Ok(state.producer),
+        }
+    }
+}
+
+/// A transaction that has failed with `cause` before.
+pub(super) fn failed(cause: &Error) -> Error {
+    match cause {
+        Error::TransactionFailed { .. } => cause.clone(),
+        other => Error::TransactionFailed { cause: std::sync::Arc::new(other.clone()) },
+    }
+}
+
+/// Asks again where an earlier transaction of the id has to end first, after it was helped to.
+pub(super) fn insist(node: &Node, id: &str, ask: impl Fn() -> Result<Reply>) -> Result<Reply> {
+    for _ in 0..ATTEMPTS {
+        match ask() {
+            Ok(Reply::Aborting) | Err(Error::ConcurrentTransactions) => node.settle(id)?,
+            other => return other,
+        }
+    }
+    match ask()? {
+        Reply::Aborting => Err(Error::ConcurrentTransactions),
+        other => Ok(other),
+    }
+}
