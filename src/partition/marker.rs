@@ -53,7 +53,6 @@ impl Partition {
     ///
     /// # Errors
     /// As [`Partition::append`].
-    #[expect(dead_code, reason = "for the coordinators of groups and transactions")]
     pub(crate) fn append_coordinator(&self, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
         self.append_builder(Check::Batch(Origin::Coordinator), None, batch)
     }
