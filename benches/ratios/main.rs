@@ -29,6 +29,7 @@ mod raw;
 mod raw_sync;
 mod rows;
 mod topics;
+mod transactions;
 mod work;
 
 use std::process::ExitCode;
@@ -49,7 +50,12 @@ fn main() -> ExitCode {
     for row in rows::all(&arguments) {
         if arguments.wants(row.name) {
             found = true;
-            println!("{}", row.measure(&arguments).line(arguments.markdown));
+            let is_synced = row.name == transactions::SYNCED;
+            let outcome = row.measure(&arguments);
+            println!("{}", outcome.line(arguments.markdown));
+            if is_synced && !arguments.markdown {
+                println!("{}", transactions::note(outcome.ratio()));
+            }
         }
     }
     if found {

@@ -89,6 +89,11 @@ impl Outcome {
         format!("{:<28} {ours:>14} {raw:>14} {ratio:>7.2}   {low:.2} to {high:.2}", self.name)
     }
 
+    /// The median of the ratios.
+    pub(crate) fn ratio(&self) -> f64 {
+        quantile(&self.sorted(|(ours, raw)| ours / raw), 0.5)
+    }
+
     fn sorted(&self, of: impl Fn(&(f64, f64)) -> f64) -> Vec<f64> {
         let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
         values.sort_by(f64::total_cmp);

@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::beside::{self, Beside, Work};
 use crate::measure::{Prepared, Row, Side, Unit};
 use crate::work::{Shape, SyncShape};
-use crate::{ours, raw, raw_sync, topics};
+use crate::{ours, raw, raw_sync, topics, transactions};
 
 /// Every row, in the order in which they are printed.
 pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
@@ -46,6 +46,8 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         open_row("open after crash", log_bytes, noise),
         producer_row("producer 1 KiB batch 1", 1, arguments.choose(256 << 10, 64 << 10), noise),
         producer_row("producer 1 KiB 200 partitions", 200, arguments.choose(1 << 20, 256 << 10), noise),
+        transactions_row(arguments.choose(200, 50), noise),
+        synced_transactions_row(arguments.choose(512, 128), noise),
         beside_row("append beside a scan", batches, Work::Append, [Beside::Scan, Beside::RawScan], noise),
         beside_row("tail beside a scan", batches, Work::Tail, [Beside::Scan, Beside::RawScan], noise),
         beside_row("append beside a held batch", batches, Work::Append, [Beside::Held, Beside::Nothing], noise),
@@ -141,6 +143,31 @@ fn producer_row(name: &'static str, partitions: u32, records: usize, noise: bool
         unit: Unit::Operations,
         rounds: (15, 5),
         prepare: Box::new(move || Prepared { work: records as u64, ours: side_in(ours), raw: side_in(raw) }),
+    }
+}
+
+/// Transactions of 1,000 records, beside plain sends of the same.
+fn transactions_row(count: usize, noise: bool) -> Row {
+    let plain = move |directory: PathBuf| transactions::plain(&directory, count);
+    let ours = move |path: PathBuf| if noise { plain(path) } else { transactions::transactions(&path, count) };
+    Row {
+        name: "transactions of 1000 records",
+        unit: Unit::Operations,
+        rounds: (15, 5),
+        prepare: Box::new(move || Prepared { work: count as u64, ours: side_in(ours), raw: side_in(plain) }),
+    }
+}
+
+/// Transactions of one record, beside one synced write each.
+fn synced_transactions_row(operations: usize, noise: bool) -> Row {
+    let shape = SyncShape { record_bytes: 1024, threads: 1, files: 1, operations, window: None };
+    let raw = move |directory: PathBuf| raw_sync::appends(directory, shape);
+    let ours = move |path: PathBuf| if noise { raw(path) } else { transactions::synced(&path, operations) };
+    Row {
+        name: transactions::SYNCED,
+        unit: Unit::Operations,
+        rounds: (9, 3),
+        prepare: Box::new(move || Prepared { work: operations as u64, ours: side_in(ours), raw: side_in(raw) }),
     }
 }
 

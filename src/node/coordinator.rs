@@ -96,6 +96,14 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         self.running.as_ref()?.ledger.deadline()
     }
 
+    /// Has the machine decide, where there is one; what it decides is appended with what the next step brings.
+    pub(super) fn submit(&mut self, now: Now, command: M::Command, asker: Asker<R>) {
+        match &mut self.running {
+            Some(running) => running.ledger.submit(now, command, asker),
+            None => asker.set(Err(Error::Superseded { offset: self.partition.end() })),
+        }
+    }
+
     /// Feeds one input, and answers what is left to do.
     pub(super) fn step(&mut self, now: Now, input: Input<M::Command, R>) -> Vec<Task> {
         let mut tasks = Vec::new();
@@ -103,10 +111,7 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
             Input::Command(command, asker) => match self.revive(now) {
                 Ok(begun) => {
                     tasks.extend(begun);
-                    match &mut self.running {
-                        Some(running) => running.ledger.submit(now, command, asker),
-                        None => asker.set(Err(Error::Superseded { offset: self.partition.end() })),
-                    }
+                    self.submit(now, command, asker);
                 }
                 Err(error) => asker.set(Err(error)),
             },

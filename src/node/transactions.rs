@@ -84,7 +84,7 @@ impl Node {
         let ends = matches!(command, Command::End { .. });
         let desk = self.desk(id)?;
         let slot = Arc::new(Slot::new());
-        let tasks = desk.lock().step(self.now(), Input::Command(command, Arc::clone(&slot)));
+        let tasks = desk.lock().command(self, id, command, &slot);
         self.run_desk_tasks(desk, tasks);
         let reply = slot.wait();
         if ends && reply.is_ok() {
@@ -94,22 +94,19 @@ impl Node {
         reply
     }
 
-    /// Ends what is decided of a transactional id, waiting for syncs where that helps. Nothing is left, or another
-    /// attempt is needed later.
+    /// Has the markers of what is decided of a transactional id written and stored, waiting for syncs where that helps:
+    /// the next command of the id ends it, by one append of both.
     pub(crate) fn settle(&self, id: &str) -> Result<()> {
         let desk = self.desk(id)?;
-        // Twice: markers are written, and then stored.
-        for _ in 0..2 {
-            self.advance(desk);
-            let written = desk.lock().markings.get(id).map(Marking::written).unwrap_or_default();
-            for (partition, receipt) in &written {
-                // What fails is written again.
-                drop(partition.wait_stored(*receipt));
-            }
-        }
         self.advance(desk);
         let tasks = std::mem::take(&mut desk.lock().tasks);
         self.run_desk_tasks(desk, tasks);
+        self.advance(desk);
+        let written = desk.lock().markings.get(id).map(Marking::written).unwrap_or_default();
+        for (partition, receipt) in &written {
+            // What fails is written again.
+            drop(partition.wait_stored(*receipt));
+        }
         self.note_due(desk);
         Ok(())
     }
@@ -224,6 +221,19 @@ impl Desk {
         let mut tasks = std::mem::take(&mut self.tasks);
         tasks.extend(self.coordinator.step(now, input));
         tasks
+    }
+
+    /// A command of a front end. Where the markers of the transaction before are stored, its completion goes along.
+    fn command(&mut self, node: &Node, id: &str, command: Command, slot: &Arc<Slot<Result<Reply>>>) -> Vec<Task> {
+        let (now, epoch) = (node.now(), self.coordinator.epoch());
+        if let Some(marking) = self.markings.get_mut(id)
+            && marking.proceed(node, epoch, now)
+        {
+            let complete = Command::Complete { id: id.to_owned(), producer: marking.producer };
+            self.markings.remove(id);
+            self.coordinator.submit(now, complete, Arc::new(Slot::new()));
+        }
+        self.step(now, Input::Command(command, Arc::clone(slot)))
     }
 
     /// A command that nobody waits for the answer of.
