@@ -44,7 +44,7 @@ pub enum ControlRecord {
 
 impl ControlRecord {
     /// Reads a control record; the error is what is wrong with it.
-    pub(super) fn parse(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, &'static str> {
+    pub(crate) fn parse(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, &'static str> {
         let key = key.ok_or("a control record has a key")?;
         let [v0, v1, t0, t1, ..] = *key else { return Err("a control record's key has 4 bytes or more") };
         if i16::from_be_bytes([v0, v1]) < 0 {

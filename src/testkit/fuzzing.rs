@@ -2,11 +2,17 @@
 
 use bytes::Bytes;
 
+use crate::clock::Now;
 use crate::controller::Controller;
-use crate::machine::Journaled;
+use crate::machine::{Applied, Journaled, Machine, Recorded};
 use crate::quorum::journal::Replay;
 use crate::quorum::record::{Record, seal};
+use crate::record::batch::BatchHeader;
+use crate::record::batches::Batches;
+use crate::record::control::{ControlRecord, Marker, Outcome, marker_batch};
 use crate::storage::checkpoint::{OffsetCheckpoint, own, parse_epochs, partition_metadata, render_epochs};
+use crate::txn::{Action, Command, Coordinator};
+use crate::types::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
 /// Parses the bytes as each of the small files. What is taken must be written as something that reads the same.
 pub fn small_files(bytes: &[u8]) {
@@ -79,4 +85,55 @@ fn journal(mut bytes: &[u8]) {
         assert_eq!(again.take(&record.encode()), Ok(()));
     }
     assert_eq!(again.finish(), Ok(journal));
+}
+
+/// Takes the bytes as records of a coordinator of transactions, each with the lengths of its key and value before it. What
+/// is taken reads the same once it was written again, and a machine of them, whatever they say, answers.
+pub fn transaction_state(mut bytes: &[u8]) {
+    let mut machine = Coordinator::default();
+    while let Some((lengths, rest)) = bytes.split_first_chunk::<2>() {
+        let [key, value] = lengths.map(usize::from);
+        let (key, rest) = rest.split_at(rest.len().min(key));
+        let (value, rest) = rest.split_at(rest.len().min(value));
+        bytes = rest;
+        let value = (!value.is_empty()).then_some(value);
+        let Ok(Some(event)) = Coordinator::decode(key, value) else { continue };
+        let again = Coordinator::encode(&event);
+        assert_eq!(Coordinator::decode(&again.key, again.value.as_deref()), Ok(Some(event.clone())));
+        machine.apply(Applied { offset: Offset::ZERO, timestamp: None, producer: None }, &event);
+    }
+    machine.loaded(Now::default());
+    for action in machine.actions(Now::default()) {
+        let command = match action {
+            Action::WriteMarkers { id, producer, .. } => Command::Complete { id, producer },
+            Action::TimeOut { id, producer } => Command::TimeOut { id, producer },
+            Action::Expire { ids } => Command::Expire { ids },
+        };
+        assert!(machine.decide(Now::default(), command).reply.is_ok());
+    }
+}
+
+/// Takes the bytes as the key and the value of a control record, the key's length before it. A marker is written again
+/// as one that says the same.
+pub fn control(bytes: &[u8]) {
+    let Some((length, rest)) = bytes.split_first() else { return };
+    let (key, value) = rest.split_at(rest.len().min(usize::from(*length)));
+    let outcome = match ControlRecord::parse(Some(key), Some(value)) {
+        Ok(ControlRecord::Commit { coordinator_epoch }) => (Outcome::Committed, coordinator_epoch),
+        Ok(ControlRecord::Abort { coordinator_epoch }) => (Outcome::Aborted, coordinator_epoch),
+        _ => return,
+    };
+    let marker = Marker {
+        outcome: outcome.0,
+        producer_id: ProducerId(1),
+        producer_epoch: ProducerEpoch(0),
+        coordinator_epoch: outcome.1,
+        timestamp: Timestamp(0),
+    };
+    let batch = marker_batch(&marker);
+    let header = BatchHeader::parse(&batch).expect("it is a batch");
+    let mut batches = Batches::new(batch.into());
+    assert!(batches.push(0, header, 0).is_ok());
+    let read = batches.iter().next().and_then(|batch| batch.control());
+    assert_eq!(read, ControlRecord::parse(Some(key), Some(value)).ok());
 }
