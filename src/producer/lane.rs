@@ -22,9 +22,9 @@ use super::memory::Buffer;
 use super::sequences::Sequences;
 use super::transactional::Transactional;
 use crate::error::{Error, Result};
+use crate::machine::ProducerIdentity;
 #[cfg(mutants)]
 use crate::mutants;
-use crate::machine::ProducerIdentity;
 use crate::node::Topic;
 use crate::partition::{Appended, Partition, Receipt};
 use crate::record::builder::{BatchBuilder, Record};

@@ -26,10 +26,10 @@ mod partitioner;
 mod routes;
 mod sequences;
 mod sticky;
-mod transaction;
-mod transactional;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod transactional;
 
 use std::borrow::Borrow;
 use std::fmt;
