@@ -102,3 +102,23 @@ fn no_delivery_is_left_open_by_a_close_at_any_moment() {
         });
     }
 }
+
+/// What the close of a partition has stored is stored, also for who waits or syncs at that moment.
+#[test]
+fn who_waits_while_the_partition_closes_is_told_what_became_of_the_record() {
+    for round in 0..400 {
+        let house = House::new(1, &PartitionConfig::new());
+        let producer = house.lingering();
+        let send = |value| producer.send("orders", Record::new(value)).expect("it is sent");
+        let (waited, asked) = (send("a"), send("b"));
+        drop(producer);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| waited.wait());
+            (0..round * 20).for_each(|_| std::hint::spin_loop());
+            house.partition(0).clone().close().expect("it closes");
+            let stored = thread.join().expect("it does not panic");
+            assert!(stored.is_ok(), "round {round}: {stored:?}");
+        });
+        assert!(matches!(asked.try_wait(), Some(Ok(_))), "round {round}");
+    }
+}
