@@ -74,6 +74,11 @@ impl Accumulator {
     }
 
     /// A batch is taken to be appended.
+    pub(super) fn take(&self, key: Key) {
+        self.agenda.take(key);
+    }
+
+    /// A batch has its outcome, or was never filled.
     pub(super) fn leave(&self, key: Key) {
         self.agenda.leave(key);
     }
@@ -156,11 +161,11 @@ impl Accumulator {
         }
     }
 
-    /// Takes no more records, and appends what is open. It waits for no sync.
+    /// Takes no more records, and returns once all that was taken is appended, also by others. It waits for no sync.
     pub(super) fn close(&self) {
-        self.agenda.close();
+        let lanes = self.agenda.close();
         self.memory.notify();
-        for lane in self.agenda.lanes() {
+        for lane in lanes {
             trace_failure(&lane, &lane.hand_over(None));
         }
         self.agenda.settle();

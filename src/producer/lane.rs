@@ -200,7 +200,7 @@ impl Lane {
     }
 
     fn append_taken(&self, sending: &mut Sending, open: Open) -> Result<()> {
-        self.accumulator.leave(open.batch.key());
+        self.accumulator.take(open.batch.key());
         let mut appending = Appending { lane: self, open, outcome: Err(Error::Closed) };
         appending.outcome = self.append(sending, &mut appending.open);
         let outcome = appending.outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -332,6 +332,7 @@ impl Drop for Appending<'_> {
             self.lane.accumulator.failed(error);
         }
         self.open.batch.end(self.outcome.clone());
+        self.lane.accumulator.leave(self.open.batch.key());
     }
 }
 
