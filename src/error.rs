@@ -166,7 +166,8 @@ pub enum Error {
         /// The codec, and the name of the feature.
         codec: &'static str,
     },
-    /// A compressed batch would grow beyond the bound.
+    /// A compressed batch would grow beyond the bound: it is not decompressed, or, where it was to be appended, not
+    /// appended.
     #[error(
         "a batch compressed with {codec} decompresses to more than {limit} bytes: raise `decompressed_bytes_max` if that is right"
     )]

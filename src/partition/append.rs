@@ -27,13 +27,13 @@ use crate::config::Commits;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::mutants;
-use crate::record::batch::{self, BatchHeader};
+use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::record::batches::Batches;
 use crate::record::builder::BatchBuilder;
 use crate::record::control::ControlRecord;
 use crate::segment::{Incoming, Segment};
 use crate::trace;
-use crate::types::{LeaderEpoch, Offset, Timestamp};
+use crate::types::{Compression, LeaderEpoch, Offset, Timestamp};
 
 /// An append that has its offsets. It is in the page cache; [`Appended::wait`] returns when it is stored.
 ///
@@ -65,7 +65,7 @@ impl Partition {
     ///
     /// # Errors
     /// Nothing is appended, and the builder keeps its records, on: an empty batch, [`Error::BatchTooLarge`],
-    /// [`Error::NullKey`] where the log is compacted, [`Error::InvalidTimestamp`] outside of the configured bounds,
+    /// [`Error::DecompressionBound`] where no reader would take it out again, [`Error::NullKey`] where the log is compacted, [`Error::InvalidTimestamp`] outside of the configured bounds,
     /// [`Error::CodecDisabled`], [`Error::Io`] where the disk refused (full, say), [`Error::Poisoned`] after an
     /// earlier failure, [`Error::Closed`], [`Error::Forked`].
     pub fn append(&self, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
@@ -88,6 +88,10 @@ impl Partition {
         let limit = inner.settings.batch_limit();
         if header.size() > limit {
             return Err(Error::BatchTooLarge { size: header.size(), limit });
+        }
+        let (records, limit) = (batch.size_bytes() - HEADER_BYTES, inner.settings.decompressed_limit());
+        if header.compression() != Compression::None && records > limit {
+            return Err(Error::DecompressionBound { codec: header.compression().name(), limit });
         }
         let mut writer = inner.writer.lock();
         inner.check_health()?;

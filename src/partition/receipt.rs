@@ -82,6 +82,11 @@ impl Partition {
         self.inner.settings.batch_limit()
     }
 
+    /// How many bytes of records a compressed batch may hold.
+    pub(crate) fn decompressed_limit(&self) -> usize {
+        self.inner.settings.decompressed_limit()
+    }
+
     /// A handle that does not keep it open.
     pub(crate) fn downgrade(&self) -> WeakPartition {
         WeakPartition(std::sync::Arc::downgrade(&self.inner))

@@ -96,7 +96,7 @@ impl ProducerBuilder {
     }
 
     /// How many bytes a batch is filled to, uncompressed and with its header, at most. A record that is larger gets a
-    /// batch of its own. Where the topic takes less, that is the bound. Default: 16,384.
+    /// batch of its own. Where the topic takes less, or readers decompress less, that is the bound. Default: 16,384.
     #[doc(alias = "batch.size")]
     pub fn batch_bytes(mut self, bytes: usize) -> Self {
         self.settings.batch_bytes = bytes;
@@ -118,7 +118,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// How batches are compressed. A batch that compression makes larger than the topic takes goes uncompressed.
+    /// How batches are compressed. A batch that compression makes larger than the topic takes, or that readers would not
+    /// decompress, goes uncompressed where that is small enough.
     /// Default: as the topic says ([`TopicConfig::compression`](crate::TopicConfig::compression)), and where it does not,
     /// not at all.
     #[doc(alias = "compression.type")]

@@ -101,9 +101,16 @@ impl Lane {
     }
 
     /// A batch that has reached this many bytes takes no more records. The topic's settings may change.
-    fn batch_bytes(&self) -> usize {
-        let limit = usize::try_from(self.partition.batch_limit()).unwrap_or(usize::MAX);
-        self.accumulator.settings.batch_bytes.min(limit)
+    #[inline]
+    pub(super) fn batch_bytes(&self, compression: Compression) -> usize {
+        let limit = self.partition.batch_limit();
+        let limit = if compression == Compression::None { limit } else { limit.min(self.unpacked_limit()) };
+        self.accumulator.settings.batch_bytes.min(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// The largest batch, uncompressed, that readers take back out of a compressed one.
+    fn unpacked_limit(&self) -> u64 {
+        self.partition.decompressed_limit() as u64 + HEADER_BYTES
     }
 
     /// Refuses a record that no batch of the partition can hold. How far compression gets it down shows only when it
@@ -114,10 +121,14 @@ impl Lane {
             self.partition.check_record(record.key.is_some(), record.timestamp)?;
         }
         let limit = self.partition.batch_limit();
-        if compression == Compression::None && record.size_bytes_max() + HEADER_BYTES > limit {
+        if record.size_bytes_max() + HEADER_BYTES > limit {
             let size = record.batch_size_bytes();
-            if size > limit {
+            if size > limit && compression == Compression::None {
                 return Err(Error::BatchTooLarge { size, limit });
+            }
+            if size > limit.max(self.unpacked_limit()) {
+                let limit = self.partition.decompressed_limit();
+                return Err(Error::DecompressionBound { codec: compression.name(), limit });
             }
         }
         Ok(())
@@ -152,14 +163,20 @@ impl Lane {
             }
         };
         let size = open.buffer.builder.size_bytes();
-        let filled = (size >= self.batch_bytes()).then(|| open.batch.key());
+        let filled = (size >= self.limit_of(open)).then(|| open.batch.key());
         Ok(Pushed::Done(Sent { delivery, bytes: size - before, filled, is_due_earlier }))
     }
 
     #[inline]
     fn has_room(&self, open: &Open, record: &Record<'_>, stamp: Timestamp) -> bool {
-        let (builder, limit) = (&open.buffer.builder, self.batch_bytes() as u64);
+        let (builder, limit) = (&open.buffer.builder, self.limit_of(open) as u64);
         builder.size_bytes() as u64 + record.size_bytes_max() <= limit || builder.size_with(record, stamp) <= limit
+    }
+
+    /// How far a batch is filled: the topic may take less by now.
+    #[inline]
+    fn limit_of(&self, open: &Open) -> usize {
+        self.batch_bytes(open.compression)
     }
 
     fn open(self: &Arc<Self>, mut buffer: Buffer, compression: Compression) -> Result<(Open, bool)> {
@@ -237,9 +254,10 @@ impl Lane {
         self.check_topic(sending)?;
         let builder = &mut open.buffer.builder;
         let appended = match self.partition.append(builder) {
-            // Compression can make bytes more.
-            Err(Error::BatchTooLarge { limit, .. })
-                if open.compression != Compression::None && builder.size_bytes() as u64 <= limit =>
+            // Compression can make bytes more, and readers may be bound to take out less than they take uncompressed.
+            Err(Error::BatchTooLarge { .. } | Error::DecompressionBound { .. })
+                if open.compression != Compression::None
+                    && builder.size_bytes() as u64 <= self.partition.batch_limit() =>
             {
                 *builder = std::mem::take(builder).compression(Compression::None);
                 self.partition.append(builder)

@@ -99,7 +99,8 @@ impl Producer {
     /// [`Error::UnknownPartition`](crate::Error::UnknownPartition), [`Error::NullKey`](crate::Error::NullKey) where the
     /// topic is compacted, [`Error::InvalidTimestamp`](crate::Error::InvalidTimestamp),
     /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) where no batch of the partition holds it,
-    /// [`Error::RecordTooLarge`](crate::Error::RecordTooLarge) where the producer's memory does not,
+    /// [`Error::DecompressionBound`](crate::Error::DecompressionBound) where no reader would decompress the batch that
+    /// does, [`Error::RecordTooLarge`](crate::Error::RecordTooLarge) where the producer's memory does not hold it,
     /// [`Error::MemoryFull`](crate::Error::MemoryFull) as [`WhenFull`] says, [`Error::Closed`](crate::Error::Closed)
     /// after the log was closed. What a full batch fails with is told to its deliveries instead.
     pub fn send<'r>(&self, topic: &str, record: impl Borrow<Record<'r>>) -> Result<Delivery> {
