@@ -103,8 +103,10 @@ impl ProducerBuilder {
         self
     }
 
-    /// How many bytes of memory all open batches may take. One that is open takes `batch_bytes`, however many records
-    /// it has, and more where its record is larger. Default: 32 MiB.
+    /// How many bytes of memory all batches may take, open ones, those that are being appended, and buffers that are kept
+    /// for the next. One takes `batch_bytes`, or what its topic takes where that is less, however many records it has, and
+    /// more where its record is larger. What compresses is not counted: as much again, and what the codec needs, for each
+    /// batch that is being compressed and two more. Default: 32 MiB.
     #[doc(alias = "buffer.memory")]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.settings.memory_bytes = bytes;

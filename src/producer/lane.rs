@@ -173,10 +173,10 @@ impl Lane {
         builder.size_bytes() as u64 + record.size_bytes_max() <= limit || builder.size_with(record, stamp) <= limit
     }
 
-    /// How far a batch is filled: the topic may take less by now.
+    /// How far a batch is filled: the topic may take less by now, and no more than its memory is charged with fits.
     #[inline]
     fn limit_of(&self, open: &Open) -> usize {
-        self.batch_bytes(open.compression)
+        self.batch_bytes(open.compression).min(open.buffer.charge())
     }
 
     fn open(self: &Arc<Self>, mut buffer: Buffer, compression: Compression) -> Result<(Open, bool)> {
@@ -252,6 +252,9 @@ impl Lane {
 
     fn append(&self, sending: &mut Sending, open: &mut Open) -> Result<Placed> {
         self.check_topic(sending)?;
+        if open.compression != Compression::None {
+            open.buffer.lend_press();
+        }
         let builder = &mut open.buffer.builder;
         let appended = match self.partition.append(builder) {
             // Compression can make bytes more, and readers may be bound to take out less than they take uncompressed.

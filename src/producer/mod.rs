@@ -162,7 +162,8 @@ impl Producer {
             }
             match pushed {
                 Pushed::NoBuffer => {
-                    buffer = Some(accumulator.buffer(record.batch_size_bytes(), when_full)?);
+                    let usual = lane.batch_bytes(route.compression);
+                    buffer = Some(accumulator.buffer(record.batch_size_bytes(), usual, when_full)?);
                 }
                 // What fails is told to its deliveries.
                 Pushed::NoRoom(full) => drop(lane.hand_over(Some(full))),
