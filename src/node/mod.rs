@@ -154,6 +154,7 @@ impl Node {
         self.topics.store(Pointer::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
         self.changed.notify();
+        self.wake();
     }
 
     /// Has `signal` raised by every change of the topics, and by the close, until the answer is dropped. Look after

@@ -316,6 +316,16 @@ impl Lane {
         stored
     }
 
+    /// The topic is gone: what is open fails, and so does what was appended and is not stored.
+    pub(super) fn give_up(&self) {
+        // What fails is told to its deliveries, and to who flushes.
+        drop(self.hand_over(None));
+        let last = self.send.lock().last.take().filter(|_| self.acks() == Acks::All);
+        if let Some(Err(error)) = last.and_then(|receipt| self.try_stored(receipt)) {
+            self.accumulator.failed(&error);
+        }
+    }
+
     /// Says so where a batch failed and nobody may be left who is told.
     pub(super) fn trace(&self, error: &Error) {
         let path = std::path::Path::new(&*self.topic);

@@ -77,16 +77,19 @@ use routes::{Route, Routes};
 #[doc(alias = "KafkaProducer")]
 pub struct Producer {
     accumulator: Arc<Accumulator>,
-    routes: Routes,
+    routes: Arc<Routes>,
 }
 
 impl Producer {
     fn new(node: Arc<Node>, settings: Settings) -> Self {
         let accumulator = Accumulator::new(node, settings);
-        let weak = Arc::downgrade(&accumulator);
-        let timed: Weak<dyn Timed> = weak;
-        accumulator.node.register(timed);
-        Self { routes: Routes::new(&accumulator), accumulator }
+        let routes = Arc::new(Routes::new(&accumulator));
+        let (batches, topics) = (Arc::downgrade(&accumulator), Arc::downgrade(&routes));
+        let timed: [Weak<dyn Timed>; 2] = [batches, topics];
+        for timed in timed {
+            accumulator.node.register(timed);
+        }
+        Self { accumulator, routes }
     }
 
     /// Sends a record: encodes it into the open batch of its partition, and appends the batch if that is full. The
