@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::agenda::Key;
-use super::lane::Lane;
+use super::lane::{Lane, is_too_large};
 use crate::error::{Error, Result};
 use crate::partition::Receipt;
 use crate::types::{Acks, Offset, Timestamp};
@@ -96,7 +96,7 @@ impl Delivery {
     /// Why its whole batch was refused as too large, where it was.
     pub(super) fn too_large(&self) -> Option<Error> {
         let outcome = self.batch.outcome.get()?;
-        outcome.as_ref().err().filter(|error| matches!(error, Error::BatchTooLarge { .. })).cloned()
+        outcome.as_ref().err().filter(|error| is_too_large(error)).cloned()
     }
 }
 

@@ -45,6 +45,8 @@ struct Open {
     buffer: Buffer,
     batch: Arc<Batch>,
     compression: Compression,
+    /// Its one record filled it: what its sender is going to answer nobody else needs to be told.
+    is_senders: bool,
 }
 
 /// What only the holder of the send lock may touch.
@@ -164,6 +166,7 @@ impl Lane {
         };
         let size = open.buffer.builder.size_bytes();
         let filled = (size >= self.limit_of(open)).then(|| open.batch.key());
+        open.is_senders = filled.is_some() && open.buffer.builder.len() == 1;
         Ok(Pushed::Done(Sent { delivery, bytes: size - before, filled, is_due_earlier }))
     }
 
@@ -182,7 +185,7 @@ impl Lane {
     fn open(self: &Arc<Self>, mut buffer: Buffer, compression: Compression) -> Result<(Open, bool)> {
         buffer.builder = std::mem::take(&mut buffer.builder).compression(compression);
         let (key, is_earlier) = self.accumulator.enter(self)?;
-        Ok((Open { buffer, batch: Batch::new(self, key), compression }, is_earlier))
+        Ok((Open { buffer, batch: Batch::new(self, key), compression, is_senders: false }, is_earlier))
     }
 
     /// A batch that was opened for a record that was refused.
@@ -359,12 +362,19 @@ struct Appending<'a> {
 
 impl Drop for Appending<'_> {
     fn drop(&mut self) {
-        if let Err(error) = &self.outcome {
+        if let Err(error) = &self.outcome
+            && !(self.open.is_senders && is_too_large(error))
+        {
             self.lane.accumulator.failed(error);
         }
         self.open.batch.end(self.outcome.clone());
         self.lane.accumulator.leave(self.open.batch.key());
     }
+}
+
+/// Whether `send` answers this, for the record that filled the batch.
+pub(super) fn is_too_large(error: &Error) -> bool {
+    matches!(error, Error::BatchTooLarge { .. } | Error::DecompressionBound { .. })
 }
 
 fn placed(appended: &Appended<'_>) -> Placed {

@@ -168,3 +168,20 @@ fn no_batch_is_compressed_that_readers_would_not_decompress() {
         "nothing is appended for it"
     );
 }
+
+/// Compression gets a record down, or it does not: then `send` has said so, and a flush has nothing to add.
+#[cfg(feature = "gzip")]
+#[test]
+fn a_record_that_stays_too_large_is_told_once() {
+    let house = House::new(1, &unsynced().batch_bytes_max(1000));
+    let producer = house.builder().compression(crate::types::Compression::Gzip).linger(HOUR).open().expect("it opens");
+    let before = send(&producer, "before");
+    let noise: String =
+        (0..4000_u32).map(|n| char::from(33 + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 90)).collect();
+    let error = producer.send("orders", Record::new(&noise)).expect_err("it is refused");
+    assert!(matches!(error, Error::BatchTooLarge { limit: 1000, .. }), "{error:?}");
+    producer.flush().expect("it was told");
+    send(&producer, &"v".repeat(4000)).wait().expect("it is small enough");
+    before.wait().expect("it is stored");
+    assert_eq!(producer.accumulator.memory_used(), 0);
+}
