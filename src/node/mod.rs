@@ -177,10 +177,13 @@ impl Node {
         self.wake();
     }
 
-    /// Something that is registered is due, or due earlier than it said last. Cheap where the thread is awake.
+    /// Something that is registered is due, or due earlier than it said last. Cheap where the thread is awake. Without
+    /// threads in the background, those who wait and listen to the node do it.
     pub(crate) fn wake(&self) {
         if self.background {
             self.alarm.ring();
+        } else {
+            self.changed.notify();
         }
     }
 

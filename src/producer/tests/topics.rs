@@ -116,3 +116,15 @@ fn a_topic_that_is_gone_is_forgotten() {
         assert_eq!(read(&house.topics["refunds"].partitions[0])[0].1, "a", "others are left alone");
     }
 }
+
+/// Without threads those who wait do what falls due, also what is due earlier than they were to look again.
+#[test]
+fn who_waits_without_threads_hears_of_what_is_due() {
+    let house = House::unsynced(1);
+    let producer = house.lingering();
+    let signal = crate::sync::Arc::new(crate::sync::Signal::new());
+    let _listening = house.node.listen(&signal);
+    assert!(!signal.wait(std::time::Duration::ZERO));
+    drop(producer.send("orders", Record::new("a")).expect("it is sent"));
+    assert!(signal.wait(std::time::Duration::ZERO));
+}
