@@ -60,8 +60,10 @@ impl Delivery {
     /// appended now, by this call.
     ///
     /// # Errors
-    /// What the append or the sync failed with; [`Error::UnknownTopic`] where the topic was deleted meanwhile,
-    /// [`Error::Closed`] where the log was closed before the record was stored.
+    /// What the append or the sync failed with; a batch is taken or refused as a whole, so that may be about a record
+    /// beside this one. [`Error::UnknownTopic`] where the topic was deleted meanwhile, [`Error::Closed`] where the log was
+    /// closed before the record was stored, [`Error::Superseded`] where the partition was cut or reopened while the record
+    /// was not stored yet: whether it is, is not known.
     pub fn wait(self) -> Result<Stored> {
         let placed = self.batch.placed()?;
         if self.batch.lane.acks() == Acks::All {

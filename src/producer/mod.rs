@@ -106,6 +106,10 @@ impl Producer {
     /// does, [`Error::RecordTooLarge`](crate::Error::RecordTooLarge) where the producer's memory does not hold it,
     /// [`Error::MemoryFull`](crate::Error::MemoryFull) as [`WhenFull`] says, [`Error::Closed`](crate::Error::Closed)
     /// after the log was closed. What a full batch fails with is told to its deliveries instead.
+    ///
+    /// A batch is appended or refused as a whole. What would be refused is not let in; but where that changes while a batch
+    /// is open (a timestamp gets too old while it lingers, the topic's settings come to ask for keys), its records fail
+    /// together.
     pub fn send<'r>(&self, topic: &str, record: impl Borrow<Record<'r>>) -> Result<Delivery> {
         self.send_as(topic, record.borrow(), self.accumulator.settings.when_full)
     }
@@ -119,11 +123,13 @@ impl Producer {
         self.send_as(topic, record.borrow(), WhenFull::Fail)
     }
 
-    /// Returns when everything that was sent before is stored as [`Acks`](crate::Acks) say.
+    /// Returns when everything that was sent before is stored as [`Acks`](crate::Acks) say, but what failed.
     ///
     /// # Errors
-    /// The last failure since the flush before, also where a delivery told of it already; none with
-    /// [`Acks::None`](crate::Acks::None). Everything else is stored all the same.
+    /// The last failure that no flush has answered which had ended when this one began, also where a delivery told of it
+    /// already; none with [`Acks::None`](crate::Acks::None). A failure is so answered once, to whoever flushes next: where
+    /// several threads flush, who wants to know of a record of its own waits on its delivery. Among the failures is
+    /// [`Error::Superseded`](crate::Error::Superseded), as in [`Delivery::wait`]. Everything else is stored all the same.
     pub fn flush(&self) -> Result<()> {
         let told = self.accumulator.failures_told();
         self.accumulator.hand_over_all();
