@@ -268,14 +268,17 @@ impl PartitionConfig {
         self
     }
 
-    /// The largest batch that is taken, in bytes, compressed and with its header. Default: 1,048,588.
+    /// The largest batch that is taken, in bytes, compressed and with its header, as in Kafka. A larger record is taken
+    /// where compression gets it down. Default: 1,048,588.
     #[doc(alias = "max.message.bytes")]
     pub const fn batch_bytes_max(mut self, bytes: u32) -> Self {
         self.batch_bytes_max = bytes;
         self
     }
 
-    /// The most bytes that one compressed batch may decompress to. Default: 64 MiB. Kafka has no such bound.
+    /// The most bytes of records that one compressed batch may hold: what has more is not appended
+    /// ([`Error::DecompressionBound`](crate::Error::DecompressionBound)), and where a replica or a broker brought it, not
+    /// decompressed. A change holds for what is there already, too. Default: 64 MiB. Kafka has no such bound.
     pub const fn decompressed_bytes_max(mut self, bytes: usize) -> Self {
         self.decompressed_bytes_max = bytes;
         self

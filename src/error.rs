@@ -167,7 +167,8 @@ pub enum Error {
         /// The codec, and the name of the feature.
         codec: &'static str,
     },
-    /// A compressed batch would grow beyond the bound.
+    /// A compressed batch would grow beyond the bound: it is not decompressed, or, where it was to be appended, not
+    /// appended.
     #[error(
         "a batch compressed with {codec} decompresses to more than {limit} bytes: raise `decompressed_bytes_max` if that is right"
     )]
@@ -228,10 +229,12 @@ pub enum Error {
         /// The most it may have.
         limit: u64,
     },
-    /// A record does not fit the format: a key, value or header above 2^31 − 1 bytes, or too many of them.
-    #[error("a record is too large: {size} bytes, at most {limit}")]
+    /// A record does not fit the format: a key, value or header above 2^31 − 1 bytes, or too many of them. Or the batch
+    /// that holds it alone does not fit the memory of the producer that was to send it
+    /// ([`ProducerBuilder::memory_bytes`](crate::ProducerBuilder::memory_bytes)).
+    #[error("a record is too large: {size} bytes, and the format, or the memory of its producer, has room for {limit}")]
     RecordTooLarge {
-        /// Its size in bytes.
+        /// Its size, or that of its batch in the producer, in bytes.
         size: u64,
         /// The most it may have.
         limit: u64,

@@ -200,11 +200,12 @@ fn a_codec_that_is_compiled_out() {
 #[cfg(feature = "zstd")]
 #[test]
 fn a_batch_that_decompresses_beyond_the_bound() {
-    let partition = open(PartitionConfig::new().decompressed_bytes_max(10_000));
+    let partition = open(PartitionConfig::new());
     let mut builder = BatchBuilder::new().compression(Compression::Zstd);
     let zeros = vec![0; 100_000];
     builder.push(&Record::new(&zeros)).expect("it fits");
     partition.append(&mut builder).expect("compressed it is small").wait().expect("stored");
+    partition.set_config(PartitionConfig::new().decompressed_bytes_max(10_000)).expect("changed");
     let error = partition.read(Offset(0), ReadOptions::new()).expect_err("too much");
     assert!(matches!(error, Error::DecompressionBound { limit: 10_000, .. }), "{error}");
 }

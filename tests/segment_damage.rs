@@ -219,6 +219,29 @@ fn a_base_offset_that_is_too_high_is_contradicted_by_what_follows() {
     assert!(read.iter().all(|bytes| batches.contains(bytes)));
 }
 
+/// A base offset lies outside of its batch's checksum. Behind damage nothing says what is due, but that what was damaged
+/// had an offset: a loss of power that tore the front and zeroed the base offset behind it once had a record served as the
+/// segment's first.
+#[test]
+fn a_base_offset_that_was_torn_behind_damage_is_not_believed() {
+    for rig in rigs() {
+        let mut bytes = log(&rig, 6).concat();
+        let last = bytes.len() - 100 - 5;
+        let end = Offset(BASE + 18);
+        bytes[..last].fill(0);
+        for (base, is_served) in [(BASE, false), (BASE + 15, true)] {
+            bytes[last..last + 8].copy_from_slice(&base.to_be_bytes());
+            rig.put(BASE, "log", &bytes);
+            let mut segment = rig.load(BASE, &config(INTERVAL));
+            let options = RecoveryOptions { contiguous: true, ..RecoveryOptions::sealed(end) };
+            let recovery = segment.recover(&options, &mut ()).unwrap();
+            assert_eq!(recovery.next_offset, is_served.then_some(end), "{}", rig.name);
+            let (served, holes) = read_over(segment.reader(), &bounds(6));
+            assert_eq!((served.len(), holes[0].start, holes.len()), (usize::from(is_served), BASE, 1), "{}", rig.name);
+        }
+    }
+}
+
 #[test]
 fn a_wrong_epoch_is_found_by_the_epoch_list() {
     let rig = memory();

@@ -2,7 +2,8 @@
 //!
 //! Invariants: slots are sorted by topic and partition, none is there twice. A slot keeps its position as long as its
 //! topic is the same one (by its id), whatever becomes of the partition's handle. Where the topic is gone, the slot
-//! says so once at least before it goes on with another topic of that name, at that one's first record.
+//! says so once at least before it goes on with another topic of that name, at that one's first record. Where that has
+//! fewer partitions, a slot behind them goes if its topic is followed, else it says at its turns that there is none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -80,6 +81,10 @@ enum Source {
     Gone {
         told: bool,
     },
+    /// The topic was deleted, a turn has answered so, and the one of that name now has only so many partitions.
+    Beyond {
+        partitions: u32,
+    },
 }
 
 impl Slot {
@@ -96,6 +101,10 @@ impl Slot {
         match &self.source {
             Source::Open { partition, .. } => Ok(partition),
             Source::Gone { .. } => Err(Error::UnknownTopic { name: self.topic.to_string() }),
+            Source::Beyond { partitions } => {
+                let (topic, partition, partitions) = (self.topic.to_string(), self.number, *partitions);
+                Err(Error::UnknownPartition { topic, partition, partitions })
+            }
         }
     }
 
@@ -104,26 +113,23 @@ impl Slot {
         Ok(self.target.position(self.partition()?))
     }
 
-    /// Notes that a turn has answered that the topic is gone: another one of that name may take its place.
-    pub(super) fn tell(&mut self, topics: &Topics) {
-        if let Source::Gone { told } = &mut self.source {
-            *told = true;
-            self.adopt(topics);
-        }
-    }
-
     /// Takes over what the topics say of it now.
     fn adopt(&mut self, topics: &Topics) {
         let topic = topics.get(&self.topic);
         let there = topic.and_then(|topic| Some((topic.id, topic.partition(self.number).ok()?.clone())));
-        match (&mut self.source, there) {
-            (Source::Open { id, partition }, Some((now, found))) if *id == now => *partition = found,
-            (Source::Open { .. }, _) => self.source = Source::Gone { told: false },
-            (Source::Gone { told: true }, Some((id, partition))) => {
+        match (&mut self.source, topic, there) {
+            (Source::Open { id, partition }, _, Some((now, found))) if *id == now => *partition = found,
+            (Source::Open { .. }, ..) => self.source = Source::Gone { told: false },
+            (Source::Gone { told: false }, ..) => {}
+            (Source::Gone { .. } | Source::Beyond { .. }, _, Some((id, partition))) => {
                 self.source = Source::Open { id, partition };
                 self.target = Target::Earliest;
             }
-            (Source::Gone { .. }, _) => {}
+            (Source::Gone { .. } | Source::Beyond { .. }, Some(topic), None) => {
+                let partitions = u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
+                self.source = Source::Beyond { partitions };
+            }
+            (Source::Gone { .. } | Source::Beyond { .. }, None, None) => self.source = Source::Gone { told: true },
         }
     }
 }
@@ -191,6 +197,7 @@ impl Assignment {
     pub(super) fn update(&mut self, version: u64, topics: &Topics) {
         self.version = version;
         self.slots.iter_mut().for_each(|slot| slot.adopt(topics));
+        self.drop_beyond();
         let followed: Vec<_> = self.followed.iter().filter_map(|name| topics.get(name)).collect();
         for topic in followed {
             for (number, partition) in (0..).zip(&topic.partitions) {
@@ -199,6 +206,26 @@ impl Assignment {
                 }
             }
         }
+    }
+
+    /// Notes that a turn of this slot has answered that its topic is gone: another one of that name may take its place.
+    pub(super) fn tell(&mut self, index: usize, topics: &Topics) {
+        let slot = &mut self.slots[index];
+        if let Source::Gone { told } = &mut slot.source {
+            *told = true;
+            slot.adopt(topics);
+            self.drop_beyond();
+        }
+    }
+
+    /// Drops the slots of followed topics that these do not have any more.
+    fn drop_beyond(&mut self) {
+        let is_beyond =
+            |slot: &Slot| matches!(slot.source, Source::Beyond { .. }) && self.followed.contains(&slot.topic);
+        let before = self.slots.iter().take(self.turn).filter(|slot| is_beyond(slot)).count();
+        self.slots.retain(|slot| !is_beyond(slot));
+        // It is still the same one's turn.
+        self.turn -= before;
     }
 
     fn insert(&mut self, at: usize, topic: &Topic, number: u32, partition: Partition, target: Target) {

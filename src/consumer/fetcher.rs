@@ -137,17 +137,19 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Sends each of them to where `to` is in it; on an error none. Where all are meant, those whose topic is gone
-    /// are left as they are: their turns say so.
+    /// Sends each of them to where `to` is in it; on an error none. Where several are meant, those that are gone are left
+    /// as they are: their turns say so. Where every one of a topic is, that is the error.
     pub(super) fn seek_to(&mut self, which: Which<'_>, to: StartAt) -> Result<()> {
         self.update()?;
-        let mut found = Vec::new();
+        let (mut found, mut gone) = (Vec::new(), None);
         for index in self.select(which)? {
             match self.assignment.slots()[index].partition() {
                 Ok(partition) => found.push((index, to.target(partition, self.options.isolation)?)),
-                Err(_) if which == Which::All => {}
-                Err(gone) => return Err(gone),
+                Err(error) => gone = gone.or(Some(error)),
             }
+        }
+        if let Some(gone) = gone.filter(|_| found.is_empty() && which != Which::All) {
+            return Err(gone);
         }
         for (index, target) in found {
             self.assignment.slot(index).target = target;
@@ -230,6 +232,9 @@ impl Fetcher {
                 Ok(something) => return Ok(something),
                 Err(error) => {
                     self.failed = Some(self.assignment.slots()[index].name());
+                    if matches!(error, Error::UnknownTopic { .. }) {
+                        self.assignment.tell(index, &self.node.topics());
+                    }
                     return Err(error);
                 }
             }
@@ -248,10 +253,6 @@ impl Fetcher {
             Ok(fetched) => Ok(hand_out(slot, fetched)),
             Err(Error::OffsetOutOfRange { .. }) if slot.target == Target::Earliest => Ok(Step::Passed),
             Err(error @ Error::OffsetOutOfRange { .. }) => return_to_range(slot, error, options),
-            Err(error @ Error::UnknownTopic { .. }) => {
-                slot.tell(&self.node.topics());
-                Err(error)
-            }
             Err(Error::Closed) => self.closed(),
             Err(error) => Err(error),
         }

@@ -9,6 +9,10 @@ use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp};
 
 /// Where a partition is read next.
 ///
+/// It says nothing of the topic. One that was kept from a topic that was deleted is an offset like any other in the topic
+/// that has its name now: a seek there skips what lies before, if there is so much. Whoever deletes topics keeps the
+/// topic's id with the position ([`TopicDescription::id`](crate::TopicDescription::id)), and begins anew where it is another.
+///
 /// ```
 /// use taffrail::{LeaderEpoch, Offset, Position};
 /// let by_hand = Position::from(Offset(40));

@@ -183,7 +183,9 @@ impl Reader {
     ///   not what stands there now, so this is an error under every policy;
     /// - [`Error::Corrupt`] where bytes are damaged: a seek to the end of its offsets goes on behind them;
     /// - [`Error::UnknownTopic`] where the topic was deleted. If there is another of that name by then, it is read from
-    ///   its first record on after this has been answered once;
+    ///   its first record on after this has been answered once. A partition that the other one does not have is no
+    ///   longer assigned then, if its topic was named ([`ReaderBuilder::topics`]);
+    /// - [`Error::UnknownPartition`] in that case, if the partition was named ([`ReaderBuilder::partitions`]);
     /// - what else a read answers: [`Error::Io`], [`Error::CodecDisabled`], [`Error::DecompressionBound`],
     ///   [`Error::LegacyFormat`].
     ///
@@ -214,8 +216,8 @@ impl Reader {
     /// `("topic", 2)`.
     ///
     /// # Errors
-    /// As [`Reader::seek`]; on an error no position has moved. With [`Which::All`] topics that were deleted are no
-    /// error here, but at their turn.
+    /// As [`Reader::seek`]; on an error no position has moved. Of several, those that were deleted are no error here, but
+    /// at their turn: the others are moved. A topic of which none is left is.
     #[doc(alias = "seekToBeginning")]
     pub fn seek_to_beginning<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
         self.fetcher.seek_to(which.into(), StartAt::Earliest)

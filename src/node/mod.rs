@@ -170,6 +170,7 @@ impl Node {
         self.topics.store(Pointer::new(topics));
         self.version.fetch_add(1, Ordering::AcqRel);
         self.changed.notify();
+        self.wake();
     }
 
     /// Has `signal` raised by every change of the topics, and by the close, until the answer is dropped. Look after
@@ -199,10 +200,13 @@ impl Node {
         self.wake();
     }
 
-    /// Something that is registered is due, or due earlier than it said last. Cheap where the thread is awake.
+    /// Something that is registered is due, or due earlier than it said last. Cheap where the thread is awake. Without
+    /// threads in the background, those who wait and listen to the node do it.
     pub(crate) fn wake(&self) {
         if self.background {
             self.alarm.ring();
+        } else {
+            self.changed.notify();
         }
     }
 

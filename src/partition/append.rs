@@ -30,13 +30,13 @@ use crate::config::Commits;
 use crate::epochs::Epochs;
 use crate::error::{Error, Result};
 use crate::mutants;
-use crate::record::batch::{self, BatchHeader};
+use crate::record::batch::{self, BatchHeader, HEADER_BYTES};
 use crate::record::batches::Batches;
 use crate::record::builder::BatchBuilder;
 use crate::record::control::ControlRecord;
 use crate::segment::{Incoming, Segment};
 use crate::trace;
-use crate::types::{LeaderEpoch, Offset, Timestamp};
+use crate::types::{Compression, LeaderEpoch, Offset, Timestamp};
 
 /// An append that has its offsets. It is in the page cache; [`Appended::wait`] returns when it is stored.
 ///
@@ -73,7 +73,8 @@ impl Partition {
     ///
     /// # Errors
     /// Nothing is appended, and the builder keeps its records, on: an empty batch, [`Error::BatchTooLarge`],
-    /// [`Error::NullKey`] where the log is compacted, [`Error::InvalidTimestamp`] outside of the configured bounds,
+    /// [`Error::DecompressionBound`] where no reader would take it out again, [`Error::NullKey`] where the log is
+    /// compacted, [`Error::InvalidTimestamp`] outside of the configured bounds,
     /// [`Error::CodecDisabled`], [`Error::Io`] where the disk refused (full, say), [`Error::Poisoned`] after an
     /// earlier failure, [`Error::Closed`], [`Error::Forked`]; for the batch of a producer [`Error::ProducerFenced`] where a
     /// later epoch has appended, [`Error::OutOfOrderSequence`] where it does not follow the batch before, and
@@ -100,6 +101,7 @@ impl Partition {
         inner.check_writable()?;
         let append_time = inner.check_client(batch)?;
         let header = *batch.seal(append_time)?;
+        inner.check_readable_later(&header, batch.size_bytes())?;
         let mut appended = self.append_bytes(check, expected_end, header, batch.sealed())?;
         if append_time.is_none() || !appended.duplicate {
             appended.append_time = append_time;
@@ -158,6 +160,15 @@ impl Partition {
 }
 
 impl Inner {
+    /// Refuses a batch that no reader would take out again.
+    fn check_readable_later(&self, header: &BatchHeader, size: usize) -> Result<()> {
+        let (records, limit) = (size - HEADER_BYTES, self.settings.decompressed_limit());
+        if header.compression() != Compression::None && records > limit {
+            return Err(Error::DecompressionBound { codec: header.compression().name(), limit });
+        }
+        Ok(())
+    }
+
     /// What can be said of a client's batch without the lock. Answers the append time where the log stamps.
     fn check_client(&self, batch: &BatchBuilder) -> Result<Option<Timestamp>> {
         if let Some(index) = batch.first_null_key().filter(|_| self.settings.compacts()) {

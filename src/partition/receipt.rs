@@ -48,12 +48,7 @@ impl Partition {
 
     /// As [`Appended::wait`].
     pub(crate) fn wait_stored(&self, receipt: Receipt) -> Result<()> {
-        let inner = &*self.inner;
-        if let Some(Ok(())) = self.try_stored(receipt) {
-            return Ok(());
-        }
-        inner.check_readable()?;
-        inner.sync_to(receipt.end, receipt.generation)
+        self.try_stored(receipt).unwrap_or_else(|| self.inner.sync_to(receipt.end, receipt.generation))
     }
 
     /// What [`Self::wait_stored`] would answer at once; `None` where it would have to sync, or to wait.
@@ -62,10 +57,11 @@ impl Partition {
         if !inner.is_synced() {
             return Some(Ok(()));
         }
-        // What was stored before the partition closed is stored.
+        // What the close has stored is stored: it is asked for first, and so has the last word.
+        let readable = inner.check_readable();
         match inner.sync.peek(receipt.end.0, receipt.generation) {
             Some(Ok(())) => Some(Ok(())),
-            other => inner.check_readable().err().map(Err).or(other),
+            other => readable.err().map(Err).or(other),
         }
     }
 
@@ -100,6 +96,11 @@ impl Partition {
     /// The largest batch that it takes, in bytes.
     pub(crate) fn batch_limit(&self) -> u64 {
         self.inner.settings.batch_limit()
+    }
+
+    /// How many bytes of records a compressed batch may hold.
+    pub(crate) fn decompressed_limit(&self) -> usize {
+        self.inner.settings.decompressed_limit()
     }
 
     /// A handle that does not keep it open.

@@ -21,6 +21,7 @@ const BOUNDS_TIMESTAMPS: u32 = 8;
 pub(super) struct Settings {
     flags: AtomicU32,
     batch_limit: AtomicU64,
+    decompressed_limit: AtomicU64,
     flush_interval_nanos: AtomicU64,
     /// How far before and after now timestamps may lie, in milliseconds.
     before_millis: AtomicI64,
@@ -32,6 +33,7 @@ impl Settings {
         let settings = Self {
             flags: AtomicU32::new(0),
             batch_limit: AtomicU64::new(0),
+            decompressed_limit: AtomicU64::new(0),
             flush_interval_nanos: AtomicU64::new(0),
             before_millis: AtomicI64::new(0),
             after_millis: AtomicI64::new(0),
@@ -53,6 +55,7 @@ impl Settings {
         self.before_millis.store(millis(config.timestamp_before_max), Ordering::Release);
         self.after_millis.store(millis(config.timestamp_after_max), Ordering::Release);
         self.batch_limit.store(config.batch_limit(), Ordering::Release);
+        self.decompressed_limit.store(config.decompressed_bytes_max as u64, Ordering::Release);
         self.flush_interval_nanos.store(interval, Ordering::Release);
         self.flags.store(flags, Ordering::Release);
     }
@@ -84,6 +87,11 @@ impl Settings {
 
     pub(super) fn batch_limit(&self) -> u64 {
         self.batch_limit.load(Ordering::Acquire)
+    }
+
+    /// How many bytes of records a compressed batch may hold.
+    pub(super) fn decompressed_limit(&self) -> usize {
+        usize::try_from(self.decompressed_limit.load(Ordering::Acquire)).unwrap_or(usize::MAX)
     }
 
     pub(super) fn flush_interval(&self) -> Duration {
@@ -133,6 +141,9 @@ impl Partition {
             config.durability = writer.config.durability;
         }
         writer.segment_config = SegmentConfig::from(&config);
+        for segment in &inner.picture.view().segments {
+            segment.set_decompressed_bytes_max(config.decompressed_bytes_max);
+        }
         inner.settings.set(&config);
         writer.config = config;
         if compacts && inner.picture.view().contiguous {

@@ -47,7 +47,7 @@ impl Accumulator {
         Arc::new(Self {
             node,
             transactional,
-            memory: Memory::new(settings.memory_bytes, settings.batch_bytes),
+            memory: Memory::new(settings.memory_bytes),
             agenda: Agenda::new(settings.linger),
             failures: Mutex::default(),
             producer_id,
@@ -86,6 +86,11 @@ impl Accumulator {
     }
 
     /// A batch is taken to be appended.
+    pub(super) fn take(&self, key: Key) {
+        self.agenda.take(key);
+    }
+
+    /// A batch has its outcome, or was never filled.
     pub(super) fn leave(&self, key: Key) {
         self.agenda.leave(key);
     }
@@ -121,45 +126,46 @@ impl Accumulator {
         }
     }
 
-    /// A buffer for a batch of `bytes`. Where memory is full, it is made free or waited for, as `when_full` says.
+    /// A buffer for a batch of `bytes`, and of `usual` where that is more. Where memory is full, it is made free or
+    /// waited for, as `when_full` says.
     ///
     /// # Errors
     /// [`Error::MemoryFull`], [`Error::RecordTooLarge`] where it never fits, [`Error::Closed`].
-    pub(super) fn buffer(&self, bytes: u64, when_full: WhenFull) -> Result<Buffer> {
+    pub(super) fn buffer(&self, bytes: u64, usual: usize, when_full: WhenFull) -> Result<Buffer> {
         let limit = self.memory.limit();
         let too_large = Error::RecordTooLarge { size: bytes, limit: limit as u64 };
         let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= limit).ok_or(too_large)?;
         let full = Error::MemoryFull { limit };
-        match (self.memory.try_take(bytes), when_full) {
+        match (self.memory.try_take(bytes, usual), when_full) {
             (Some(buffer), _) => Ok(buffer),
             (None, WhenFull::Fail) => Err(full),
             (None, WhenFull::Block(time)) => {
                 let deadline = self.node.clock().monotonic().after(time);
-                self.wait_for_room(bytes, deadline)?.ok_or(full)
+                self.wait_for_room(bytes, usual, deadline)?.ok_or(full)
             }
         }
     }
 
     /// Makes room until there is enough or time is up.
-    fn wait_for_room(&self, bytes: usize, deadline: Moment) -> Result<Option<Buffer>> {
+    fn wait_for_room(&self, bytes: usize, usual: usize, deadline: Moment) -> Result<Option<Buffer>> {
         let signal = sync::Arc::new(Signal::new());
         let _listening = self.memory.listen(&signal);
         loop {
             self.check_open()?;
-            if let Some(buffer) = self.make_room(bytes) {
+            if let Some(buffer) = self.make_room(bytes, usual) {
                 return Ok(Some(buffer));
             }
             if !self.node.wait(&signal, deadline) {
-                return Ok(self.make_room(bytes));
+                return Ok(self.make_room(bytes, usual));
             }
         }
     }
 
     /// Appends open batches, the oldest first, until there is room. Where another thread is appending, it passes on.
-    fn make_room(&self, bytes: usize) -> Option<Buffer> {
+    fn make_room(&self, bytes: usize, usual: usize) -> Option<Buffer> {
         let mut passed = None;
         loop {
-            if let Some(buffer) = self.memory.try_take(bytes) {
+            if let Some(buffer) = self.memory.try_take(bytes, usual) {
                 return Some(buffer);
             }
             let (key, lane) = self.agenda.oldest(passed)?;
@@ -177,11 +183,11 @@ impl Accumulator {
         }
     }
 
-    /// Takes no more records, and appends what is open. It waits for no sync.
+    /// Takes no more records, and returns once all that was taken is appended, also by others. It waits for no sync.
     pub(super) fn close(&self) {
-        self.agenda.close();
+        let lanes = self.agenda.close();
         self.memory.notify();
-        for lane in self.agenda.lanes() {
+        for lane in lanes {
             trace_failure(&lane, &lane.hand_over(None));
         }
         self.agenda.settle();

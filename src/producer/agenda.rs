@@ -1,9 +1,10 @@
 //! The open batches of a producer by age: what is due, and what goes first where memory runs out.
 //!
-//! Every open batch stands here under its [`Key`], from its first record until it is taken to be appended. All linger
-//! equally long, so the oldest is the one that is due first.
+//! Every open batch stands here under its [`Key`], from its first record until it is taken to be appended, and apart from
+//! those until it has its outcome: a close hands over the former and waits for the latter. All linger equally long, so
+//! the oldest is the one that is due first.
 //!
-//! Invariants: once closed, none enters; [`Agenda::due`] is never later than the oldest batch is due. It may be earlier,
+//! Invariants: once closed, none enters; what has entered stands here until it has its outcome; [`Agenda::due`] is never later than the oldest batch is due. It may be earlier,
 //! until [`Agenda::settle`]: a batch that is filled before its time leaves without a word to whoever drives this.
 
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug, Default)]
 struct State {
     open: BTreeMap<Key, Arc<Lane>>,
+    /// Those that are being appended.
+    taken: BTreeMap<Key, Arc<Lane>>,
     count: u64,
 }
 
@@ -71,8 +74,18 @@ impl Agenda {
     }
 
     /// A batch is taken to be appended.
+    pub(super) fn take(&self, key: Key) {
+        let mut state = self.state.lock();
+        if let Some(lane) = state.open.remove(&key) {
+            state.taken.insert(key, lane);
+        }
+    }
+
+    /// A batch has its outcome, or was never filled.
     pub(super) fn leave(&self, key: Key) {
-        let left = self.state.lock().open.remove(&key);
+        let mut state = self.state.lock();
+        let left = (state.open.remove(&key), state.taken.remove(&key));
+        drop(state);
         drop(left);
     }
 
@@ -90,7 +103,7 @@ impl Agenda {
         due.map(|(key, lane)| (*key, Arc::clone(lane))).collect()
     }
 
-    /// All of them, the oldest first.
+    /// Those that are open, the oldest first.
     pub(super) fn lanes(&self) -> Vec<Arc<Lane>> {
         self.state.lock().open.values().cloned().collect()
     }
@@ -108,11 +121,11 @@ impl Agenda {
         self.due.store(due, Ordering::Release);
     }
 
-    /// From now on nothing enters. What is open stays until it is taken.
-    pub(super) fn close(&self) {
+    /// From now on nothing enters. Answers where batches are open, or being appended.
+    pub(super) fn close(&self) -> Vec<Arc<Lane>> {
         let state = self.state.lock();
         self.is_closed.store(true, Ordering::Release);
-        drop(state);
+        state.open.values().chain(state.taken.values()).cloned().collect()
     }
 }
 

@@ -109,15 +109,17 @@ impl ProducerBuilder {
     }
 
     /// How many bytes a batch is filled to, uncompressed and with its header, at most. A record that is larger gets a
-    /// batch of its own. Where the topic takes less, that is the bound. Default: 16,384.
+    /// batch of its own. Where the topic takes less, or readers decompress less, that is the bound. Default: 16,384.
     #[doc(alias = "batch.size")]
     pub fn batch_bytes(mut self, bytes: usize) -> Self {
         self.settings.batch_bytes = bytes;
         self
     }
 
-    /// How many bytes of memory all open batches may take. One that is open takes `batch_bytes`, however many records
-    /// it has, and more where its record is larger. Default: 32 MiB.
+    /// How many bytes of memory all batches may take, open ones, those that are being appended, and buffers that are kept
+    /// for the next. One takes `batch_bytes`, or what its topic takes where that is less, however many records it has, and
+    /// more where its record is larger. What compresses is not counted: as much again, and what the codec needs, for each
+    /// batch that is being compressed and two more. Default: 32 MiB.
     #[doc(alias = "buffer.memory")]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.settings.memory_bytes = bytes;
@@ -131,7 +133,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// How batches are compressed. A batch that compression makes larger than the topic takes goes uncompressed.
+    /// How batches are compressed. A batch that compression makes larger than the topic takes, or that readers would not
+    /// decompress, goes uncompressed where that is small enough.
     /// Default: as the topic says ([`TopicConfig::compression`](crate::TopicConfig::compression)), and where it does not,
     /// not at all.
     #[doc(alias = "compression.type")]

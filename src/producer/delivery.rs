@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::agenda::Key;
-use super::lane::Lane;
+use super::lane::{Lane, is_too_large};
 use crate::error::{Error, Result};
 use crate::partition::Receipt;
 use crate::types::{Acks, Offset, Timestamp};
@@ -60,8 +60,10 @@ impl Delivery {
     /// appended now, by this call.
     ///
     /// # Errors
-    /// What the append or the sync failed with; [`Error::UnknownTopic`] where the topic was deleted meanwhile,
-    /// [`Error::Closed`] where the log was closed before the record was stored.
+    /// What the append or the sync failed with; a batch is taken or refused as a whole, so that may be about a record
+    /// beside this one. [`Error::UnknownTopic`] where the topic was deleted meanwhile, [`Error::Closed`] where the log was
+    /// closed before the record was stored, [`Error::Superseded`] where the partition was cut or reopened while the record
+    /// was not stored yet: whether it is, is not known.
     pub fn wait(self) -> Result<Stored> {
         let placed = self.batch.placed()?;
         if self.batch.lane.acks() == Acks::All {
@@ -96,7 +98,7 @@ impl Delivery {
     /// Why its whole batch was refused as too large, where it was.
     pub(super) fn too_large(&self) -> Option<Error> {
         let outcome = self.batch.outcome.get()?;
-        outcome.as_ref().err().filter(|error| matches!(error, Error::BatchTooLarge { .. })).cloned()
+        outcome.as_ref().err().filter(|error| is_too_large(error)).cloned()
     }
 }
 

@@ -47,6 +47,8 @@ struct Open {
     buffer: Buffer,
     batch: Arc<Batch>,
     compression: Compression,
+    /// Its one record filled it: what its sender is going to answer nobody else needs to be told.
+    is_senders: bool,
 }
 
 /// What only the holder of the send lock may touch.
@@ -107,9 +109,16 @@ impl Lane {
     }
 
     /// A batch that has reached this many bytes takes no more records. The topic's settings may change.
-    fn batch_bytes(&self) -> usize {
-        let limit = usize::try_from(self.partition.batch_limit()).unwrap_or(usize::MAX);
-        self.accumulator.settings.batch_bytes.min(limit)
+    #[inline]
+    pub(super) fn batch_bytes(&self, compression: Compression) -> usize {
+        let limit = self.partition.batch_limit();
+        let limit = if compression == Compression::None { limit } else { limit.min(self.unpacked_limit()) };
+        self.accumulator.settings.batch_bytes.min(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// The largest batch, uncompressed, that readers take back out of a compressed one.
+    fn unpacked_limit(&self) -> u64 {
+        self.partition.decompressed_limit() as u64 + HEADER_BYTES
     }
 
     /// Refuses a record that no batch of the partition can hold. How far compression gets it down shows only when it
@@ -120,10 +129,14 @@ impl Lane {
             self.partition.check_record(record.key.is_some(), record.timestamp)?;
         }
         let limit = self.partition.batch_limit();
-        if compression == Compression::None && record.size_bytes_max() + HEADER_BYTES > limit {
+        if record.size_bytes_max() + HEADER_BYTES > limit {
             let size = record.batch_size_bytes();
-            if size > limit {
+            if size > limit && compression == Compression::None {
                 return Err(Error::BatchTooLarge { size, limit });
+            }
+            if size > limit.max(self.unpacked_limit()) {
+                let limit = self.partition.decompressed_limit();
+                return Err(Error::DecompressionBound { codec: compression.name(), limit });
             }
         }
         Ok(())
@@ -158,20 +171,27 @@ impl Lane {
             }
         };
         let size = open.buffer.builder.size_bytes();
-        let filled = (size >= self.batch_bytes()).then(|| open.batch.key());
+        let filled = (size >= self.limit_of(open)).then(|| open.batch.key());
+        open.is_senders = filled.is_some() && open.buffer.builder.len() == 1;
         Ok(Pushed::Done(Sent { delivery, bytes: size - before, filled, is_due_earlier }))
     }
 
     #[inline]
     fn has_room(&self, open: &Open, record: &Record<'_>, stamp: Timestamp) -> bool {
-        let (builder, limit) = (&open.buffer.builder, self.batch_bytes() as u64);
+        let (builder, limit) = (&open.buffer.builder, self.limit_of(open) as u64);
         builder.size_bytes() as u64 + record.size_bytes_max() <= limit || builder.size_with(record, stamp) <= limit
+    }
+
+    /// How far a batch is filled: the topic may take less by now, and no more than its memory is charged with fits.
+    #[inline]
+    fn limit_of(&self, open: &Open) -> usize {
+        self.batch_bytes(open.compression).min(open.buffer.charge())
     }
 
     fn open(self: &Arc<Self>, mut buffer: Buffer, compression: Compression) -> Result<(Open, bool)> {
         buffer.builder = std::mem::take(&mut buffer.builder).compression(compression);
         let (key, is_earlier) = self.accumulator.enter(self)?;
-        Ok((Open { buffer, batch: Batch::new(self, key), compression }, is_earlier))
+        Ok((Open { buffer, batch: Batch::new(self, key), compression, is_senders: false }, is_earlier))
     }
 
     /// A batch that was opened for a record that was refused.
@@ -206,7 +226,7 @@ impl Lane {
     }
 
     fn append_taken(&self, sending: &mut Sending, open: Open) -> Result<()> {
-        self.accumulator.leave(open.batch.key());
+        self.accumulator.take(open.batch.key());
         let mut appending = Appending { lane: self, open, outcome: Err(Error::Closed) };
         appending.outcome = self.append(sending, &mut appending.open);
         let outcome = appending.outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -241,6 +261,9 @@ impl Lane {
 
     fn append(&self, sending: &mut Sending, open: &mut Open) -> Result<Placed> {
         self.check_topic(sending)?;
+        if open.compression != Compression::None {
+            open.buffer.lend_press();
+        }
         let appended = self.append_in_order(sending, open).map_err(|error| self.explain(error))?;
         let placed = placed(&appended);
         sending.last = Some(placed.receipt);
@@ -282,8 +305,9 @@ impl Lane {
     /// Appends a batch, uncompressed where compression has made it too large.
     fn append_fitting(&self, builder: &mut BatchBuilder, compression: Compression) -> Result<Appended<'_>> {
         match self.partition.append(builder) {
-            Err(Error::BatchTooLarge { limit, .. })
-                if compression != Compression::None && builder.size_bytes() as u64 <= limit =>
+            // Compression can make bytes more, and readers may be bound to take out less than they take uncompressed.
+            Err(Error::BatchTooLarge { .. } | Error::DecompressionBound { .. })
+                if compression != Compression::None && builder.size_bytes() as u64 <= self.partition.batch_limit() =>
             {
                 *builder = std::mem::take(builder).compression(Compression::None);
                 self.partition.append(builder)
@@ -360,6 +384,16 @@ impl Lane {
         stored
     }
 
+    /// The topic is gone: what is open fails, and so does what was appended and is not stored.
+    pub(super) fn give_up(&self) {
+        // What fails is told to its deliveries, and to who flushes.
+        drop(self.hand_over(None));
+        let last = self.send.lock().last.take().filter(|_| self.acks() == Acks::All);
+        if let Some(Err(error)) = last.and_then(|receipt| self.try_stored(receipt)) {
+            self.accumulator.failed(&error);
+        }
+    }
+
     /// Says so where a batch failed and nobody may be left who is told.
     pub(super) fn trace(&self, error: &Error) {
         let path = std::path::Path::new(&*self.topic);
@@ -393,11 +427,19 @@ struct Appending<'a> {
 
 impl Drop for Appending<'_> {
     fn drop(&mut self) {
-        if let Err(error) = &self.outcome {
+        if let Err(error) = &self.outcome
+            && !(self.open.is_senders && is_too_large(error))
+        {
             self.lane.accumulator.failed(error);
         }
         self.open.batch.end(self.outcome.clone());
+        self.lane.accumulator.leave(self.open.batch.key());
     }
+}
+
+/// Whether `send` answers this, for the record that filled the batch.
+pub(super) fn is_too_large(error: &Error) -> bool {
+    matches!(error, Error::BatchTooLarge { .. } | Error::DecompressionBound { .. })
 }
 
 fn placed(appended: &Appended<'_>) -> Placed {

@@ -84,7 +84,7 @@ use transactional::Transactional;
 #[doc(alias = "KafkaProducer")]
 pub struct Producer {
     accumulator: Arc<Accumulator>,
-    routes: Routes,
+    routes: Arc<Routes>,
 }
 
 impl Producer {
@@ -95,10 +95,13 @@ impl Producer {
         transactional: Option<Arc<Transactional>>,
     ) -> Self {
         let accumulator = Accumulator::new(node, settings, producer_id, transactional);
-        let weak = Arc::downgrade(&accumulator);
-        let timed: Weak<dyn Timed> = weak;
-        accumulator.node.register(timed);
-        Self { routes: Routes::new(&accumulator), accumulator }
+        let routes = Arc::new(Routes::new(&accumulator));
+        let (batches, topics) = (Arc::downgrade(&accumulator), Arc::downgrade(&routes));
+        let timed: [Weak<dyn Timed>; 2] = [batches, topics];
+        for timed in timed {
+            accumulator.node.register(timed);
+        }
+        Self { accumulator, routes }
     }
 
     /// Sends a record: encodes it into the open batch of its partition, and appends the batch if that is full. The
@@ -111,9 +114,14 @@ impl Producer {
     /// [`Error::UnknownPartition`](crate::Error::UnknownPartition), [`Error::NullKey`](crate::Error::NullKey) where the
     /// topic is compacted, [`Error::InvalidTimestamp`](crate::Error::InvalidTimestamp),
     /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) where no batch of the partition holds it,
-    /// [`Error::RecordTooLarge`](crate::Error::RecordTooLarge) where the producer's memory does not,
+    /// [`Error::DecompressionBound`](crate::Error::DecompressionBound) where no reader would decompress the batch that
+    /// does, [`Error::RecordTooLarge`](crate::Error::RecordTooLarge) where the producer's memory does not hold it,
     /// [`Error::MemoryFull`](crate::Error::MemoryFull) as [`WhenFull`] says, [`Error::Closed`](crate::Error::Closed)
     /// after the log was closed. What a full batch fails with is told to its deliveries instead.
+    ///
+    /// A batch is appended or refused as a whole. What would be refused is not let in; but where that changes while a batch
+    /// is open (a timestamp gets too old while it lingers, the topic's settings come to ask for keys), its records fail
+    /// together.
     pub fn send<'r>(&self, topic: &str, record: impl Borrow<Record<'r>>) -> Result<Delivery> {
         self.send_as(topic, record.borrow(), self.accumulator.settings.when_full)
     }
@@ -127,11 +135,13 @@ impl Producer {
         self.send_as(topic, record.borrow(), WhenFull::Fail)
     }
 
-    /// Returns when everything that was sent before is stored as [`Acks`](crate::Acks) say.
+    /// Returns when everything that was sent before is stored as [`Acks`](crate::Acks) say, but what failed.
     ///
     /// # Errors
-    /// The last failure since the flush before, also where a delivery told of it already; none with
-    /// [`Acks::None`](crate::Acks::None). Everything else is stored all the same.
+    /// The last failure that no flush has answered which had ended when this one began, also where a delivery told of it
+    /// already; none with [`Acks::None`](crate::Acks::None). A failure is so answered once, to whoever flushes next: where
+    /// several threads flush, who wants to know of a record of its own waits on its delivery. Among the failures is
+    /// [`Error::Superseded`](crate::Error::Superseded), as in [`Delivery::wait`]. Everything else is stored all the same.
     pub fn flush(&self) -> Result<()> {
         let told = self.accumulator.failures_told();
         self.accumulator.hand_over_all();
@@ -173,7 +183,8 @@ impl Producer {
             }
             match pushed {
                 Pushed::NoBuffer => {
-                    buffer = Some(accumulator.buffer(record.batch_size_bytes(), when_full)?);
+                    let usual = lane.batch_bytes(route.compression);
+                    buffer = Some(accumulator.buffer(record.batch_size_bytes(), usual, when_full)?);
                 }
                 // What fails is told to its deliveries.
                 Pushed::NoRoom(full) => drop(lane.hand_over(Some(full))),

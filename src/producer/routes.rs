@@ -2,17 +2,21 @@
 //!
 //! Invariants: a lane lives as long as its partition does, over every change of the topics, so that the order of its
 //! batches does too; a topic that was deleted and created again gets new lanes, and what is open in the old ones fails.
+//! Topics that are gone are forgotten with the next look at the topics, whoever takes it: a send to a topic that may
+//! have changed, a flush, or the node ([`Timed`]). Else their files would stay open.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::accumulator::Accumulator;
 use super::lane::Lane;
 use super::partitioner::{Choice, murmur2};
 use super::sticky::Sticky;
+use crate::clock::{Moment, Now};
 use crate::controller::is_internal;
 use crate::error::{Error, Result};
-use crate::node::Topic;
+use crate::node::{Timed, Topic};
 use crate::random::Random;
 use crate::record::builder::Record;
 use crate::sync::RwLock;
@@ -22,6 +26,8 @@ use crate::types::Compression;
 pub(super) struct Routes {
     accumulator: Arc<Accumulator>,
     known: RwLock<BTreeMap<Arc<str>, Arc<Route>>>,
+    /// The version of the node's topics at which those that are gone were forgotten, or an earlier one.
+    swept_at: AtomicU64,
 }
 
 /// One topic.
@@ -36,7 +42,8 @@ pub(super) struct Route {
 
 impl Routes {
     pub(super) fn new(accumulator: &Arc<Accumulator>) -> Self {
-        Self { accumulator: Arc::clone(accumulator), known: RwLock::new(BTreeMap::new()) }
+        let swept_at = AtomicU64::new(accumulator.node.version());
+        Self { accumulator: Arc::clone(accumulator), known: RwLock::new(BTreeMap::new()), swept_at }
     }
 
     /// The topic as it is now.
@@ -46,8 +53,9 @@ impl Routes {
         known.map_or_else(|| self.renew(name, version), Ok)
     }
 
-    /// Every lane of every topic.
+    /// Every lane of every topic that is there.
     pub(super) fn lanes(&self) -> Vec<Arc<Lane>> {
+        self.sweep();
         self.known.read().values().flat_map(|route| route.lanes.iter().cloned()).collect()
     }
 
@@ -75,11 +83,38 @@ impl Routes {
         let same = before.as_deref().filter(|before| before.topic.id == topic.id);
         let route = Arc::new(Route::new(&self.accumulator, topic, version, same));
         known.insert(Arc::clone(&route.topic.name), Arc::clone(&route));
+        // It may be gone by now, and nobody may look for it again.
+        self.swept_at.fetch_min(version, Ordering::AcqRel);
         drop(known);
+        self.sweep();
         if let Some(before) = before.filter(|before| before.topic.id != route.topic.id) {
             before.give_up();
         }
         Ok(route)
+    }
+
+    /// Forgets the topics that are gone.
+    fn sweep(&self) {
+        let version = self.accumulator.node.version();
+        if self.swept_at.load(Ordering::Acquire) >= version {
+            return;
+        }
+        let mut gone = Vec::new();
+        let mut known = self.known.write();
+        // Under the lock, so that nothing that was entered is newer than these.
+        let topics = self.accumulator.node.topics();
+        known.retain(|name, route| {
+            let is_there = topics.get(name).is_some_and(|topic| topic.id == route.topic.id);
+            if !is_there {
+                gone.push(Arc::clone(route));
+            }
+            is_there
+        });
+        self.swept_at.store(version, Ordering::Release);
+        drop(known);
+        for route in gone {
+            route.give_up();
+        }
     }
 
     /// The topic is gone, unless somebody has seen it later.
@@ -147,10 +182,21 @@ impl Route {
     /// The topic is gone: what is open fails.
     fn give_up(&self) {
         for lane in &self.lanes {
-            // What fails is told to its deliveries.
-            drop(lane.hand_over(None));
+            lane.give_up();
         }
     }
+}
+
+impl Timed for Routes {
+    fn due(&self) -> Option<Moment> {
+        (self.swept_at.load(Ordering::Acquire) < self.accumulator.node.version()).then_some(Moment(0))
+    }
+
+    fn run(&self, _now: Now) {
+        self.sweep();
+    }
+
+    fn close(&self) {}
 }
 
 fn count(lanes: &[Arc<Lane>]) -> u32 {

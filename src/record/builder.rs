@@ -10,6 +10,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::record::batch::{Attributes, BatchHeader};
 use crate::record::decode::Header;
+pub(crate) use crate::record::encode::Press;
 use crate::record::encode::{BatchEncoder, RecordParts, record_size};
 use crate::types::{Compression, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
@@ -255,6 +256,16 @@ impl BatchBuilder {
     pub fn clear(&mut self) {
         self.encoder.clear();
         self.batch = Pending::default();
+    }
+
+    /// Compresses with `press` from now on, which was another builder's, and drops its own.
+    pub(crate) fn put_press(&mut self, press: Press) {
+        drop(self.encoder.exchange_press(press));
+    }
+
+    /// Gives away what it compresses with: all memory that it holds besides the records.
+    pub(crate) fn take_press(&mut self) -> Press {
+        self.encoder.exchange_press(Press::default())
     }
 
     /// Compresses the records if that is asked for, adds header and checksum, and lends the bytes of the batch.

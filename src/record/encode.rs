@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plain    ┌─header─┬─records, as they are pushed──┬─slack─┐     the batch, where nothing is compressed
-//!   packed   ┌─header─┬─compressed records─┐                      the batch, where something is
+//!   packed   ┌─header─┬─compressed records─┐                      the batch, where something is; it belongs to the press
 //! ```
 //!
 //! [`BatchBuilder`](super::builder::BatchBuilder) and [`Rewriter`](super::rewrite::Rewriter) say what the header
@@ -26,6 +26,9 @@ use crate::types::Compression;
 /// timestamp 10, offset 5, key length 5 bytes.
 const SLACK_BYTES: usize = 32;
 
+/// The largest batch with its slack.
+const LEN_MAX: usize = i32::MAX as usize + SLACK_BYTES;
+
 /// One record, but for its headers.
 #[derive(Clone, Copy)]
 pub(super) struct RecordParts<'a> {
@@ -45,25 +48,49 @@ pub(super) struct BatchEncoder {
     plain: Vec<u8>,
     /// Where the records in `plain` end, or will begin.
     used: usize,
-    packed: Vec<u8>,
+    press: Press,
     /// Where the batch in `packed` ends, and the codec that made it, while it is of the records in `plain`.
     packed_end: Option<(Compression, usize)>,
-    compressor: Compressor,
     sealed: Option<BatchHeader>,
+}
+
+/// What compressing takes: room for the batch, and what the codec keeps. Another encoder may go on with it.
+#[derive(Default)]
+pub(crate) struct Press {
+    packed: Vec<u8>,
+    compressor: Compressor,
+}
+
+impl Press {
+    /// Whether it has compressed anything, and so holds memory.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.packed.is_empty()
+    }
+}
+
+impl fmt::Debug for Press {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Press").field("packed", &self.packed.len()).finish_non_exhaustive()
+    }
 }
 
 impl Default for BatchEncoder {
     fn default() -> Self {
-        let (plain, packed) = (Vec::new(), Vec::new());
-        Self { plain, used: HEADER_BYTES, packed, packed_end: None, compressor: Compressor::default(), sealed: None }
+        Self { plain: Vec::new(), used: HEADER_BYTES, press: Press::default(), packed_end: None, sealed: None }
     }
 }
 
 impl BatchEncoder {
+    /// The room is zeros that nobody writes: of what the allocator has fresh from the system, pages are taken only as
+    /// records reach them.
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        let mut encoder = Self::default();
-        grow(&mut encoder.plain, bytes.max(HEADER_BYTES));
-        encoder
+        Self { plain: vec![0; bytes.max(HEADER_BYTES).saturating_add(SLACK_BYTES).min(LEN_MAX)], ..Self::default() }
+    }
+
+    /// Puts in another press, and answers the one that was there. What was sealed is to be sealed again.
+    pub(super) fn exchange_press(&mut self, press: Press) -> Press {
+        self.unpack();
+        std::mem::replace(&mut self.press, press)
     }
 
     /// Forgets the records and keeps the buffers.
@@ -137,7 +164,7 @@ impl BatchEncoder {
             &mut self.plain[..self.used]
         } else {
             let end = self.pack(codec)?;
-            &mut self.packed[..end]
+            &mut self.press.packed[..end]
         };
         if batch.len() as u64 > BATCH_BYTES_MAX {
             return Err(Error::RecordTooLarge { size: batch.len() as u64, limit: BATCH_BYTES_MAX });
@@ -156,7 +183,7 @@ impl BatchEncoder {
     pub(super) fn sealed_mut(&mut self) -> &mut [u8] {
         let Some(header) = &self.sealed else { return &mut [] };
         let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
-        let bytes = if header.compression() == Compression::None { &mut self.plain } else { &mut self.packed };
+        let bytes = if header.compression() == Compression::None { &mut self.plain } else { &mut self.press.packed };
         bytes.get_mut(..size).unwrap_or_default()
     }
 
@@ -170,7 +197,7 @@ impl BatchEncoder {
     pub(super) fn into_bytes(mut self) -> Vec<u8> {
         let size = self.sealed_mut().len();
         let packed = self.packed_end.is_some();
-        let mut bytes = if packed { self.packed } else { self.plain };
+        let mut bytes = if packed { self.press.packed } else { self.plain };
         bytes.truncate(size);
         bytes
     }
@@ -183,7 +210,7 @@ impl BatchEncoder {
             return Ok(end);
         }
         let records = self.plain.get(HEADER_BYTES..self.used).unwrap_or_default();
-        let packed = self.compressor.compress(codec, records, &mut self.packed, HEADER_BYTES);
+        let packed = self.press.compressor.compress(codec, records, &mut self.press.packed, HEADER_BYTES);
         let end = packed.map_err(|rejection: Rejection| {
             rejection.into_error(|_| Error::InvalidRecord("the codec refuses to compress it"))
         })?;
@@ -213,7 +240,6 @@ fn write_header(batch: &mut [u8], mut header: BatchHeader) -> BatchHeader {
 /// Makes `buffer` hold `size` bytes and the slack, initialised, and at least twice what it held. What the largest batch
 /// needs it never exceeds, so that what is inside it is inside a batch's bounds.
 fn grow(buffer: &mut Vec<u8>, size: usize) {
-    const LEN_MAX: usize = i32::MAX as usize + SLACK_BYTES;
     let len_min = size.saturating_add(SLACK_BYTES).min(LEN_MAX);
     if buffer.len() < len_min {
         buffer.resize(buffer.len().saturating_mul(2).clamp(len_min, LEN_MAX), 0);

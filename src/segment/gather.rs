@@ -195,7 +195,7 @@ impl Pass<'_> {
             self.batches = Batches::new(self.chunk.slice(self.chunk.len() - self.rest().len()..));
         }
         let start = usize::try_from(self.at - self.first).unwrap_or(usize::MAX);
-        self.batches.push(start, header, self.reader.config.decompressed_bytes_max).map_err(Stop::Trouble)?;
+        self.batches.push(start, header, self.reader.decompressed_bytes_max()).map_err(Stop::Trouble)?;
         self.next = header.next_offset();
         Ok(())
     }
@@ -222,7 +222,7 @@ impl Pass<'_> {
     #[inline]
     fn has_room(&self, header: &BatchHeader) -> bool {
         let bytes = self.batches.size_bytes() as u64 + header.size();
-        let memory = self.batches.decompressed_bytes() < self.reader.config.decompressed_bytes_max;
+        let memory = self.batches.decompressed_bytes() < self.reader.decompressed_bytes_max();
         self.batches.is_empty() || (bytes <= self.wanted.max_bytes as u64 && memory)
     }
 

@@ -264,7 +264,7 @@ impl SegmentReader {
                 return Ok(Err(Corruption::Order { found, expected: due.offset }));
             }
             let bytes = Bytes::copy_from_slice(cursor.bytes(at, header.size())?);
-            let pushed = Batches::new(bytes).push(0, header, self.config.decompressed_bytes_max);
+            let pushed = Batches::new(bytes).push(0, header, self.decompressed_bytes_max());
             if let Err(Rejection::Corrupt(reason)) = pushed {
                 return Ok(Err(reason));
             }

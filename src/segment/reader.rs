@@ -22,7 +22,7 @@ use super::time_index::TimeIndex;
 use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex};
 use super::{SegmentConfig, scan};
 use crate::error::{Corruption, Error, Result};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc as SwapArc, Mutex, Swap};
 use crate::types::{Offset, Timestamp};
 
@@ -52,6 +52,8 @@ pub struct SegmentReader {
     pub(super) files: Arc<Files>,
     pub(super) base: Offset,
     pub(super) config: SegmentConfig,
+    /// In place of the one in `config`: it may change while the segment is open.
+    decompressed_bytes_max: AtomicUsize,
     size: AtomicU64,
     pictures: Swap<Picture>,
     loading: Mutex<()>,
@@ -66,6 +68,7 @@ impl SegmentReader {
             files,
             base,
             config,
+            decompressed_bytes_max: AtomicUsize::new(config.decompressed_bytes_max),
             size: AtomicU64::new(size),
             pictures: Swap::new(SwapArc::new(picture)),
             loading: Mutex::new(()),
@@ -84,6 +87,16 @@ impl SegmentReader {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
+    }
+
+    /// What one compressed batch may decompress to, in bytes.
+    pub(super) fn decompressed_bytes_max(&self) -> usize {
+        self.decompressed_bytes_max.load(Ordering::Acquire)
+    }
+
+    /// Changes what one compressed batch may decompress to, in bytes.
+    pub(crate) fn set_decompressed_bytes_max(&self, bytes: usize) {
+        self.decompressed_bytes_max.store(bytes, Ordering::Release);
     }
 
     /// Publishes that the log has `size` bytes.

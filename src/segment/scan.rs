@@ -13,7 +13,8 @@
 //! ```
 //!
 //! An anchor is a position of the index, or the end. A batch is found where its checksum is right and its offsets
-//! fit; of those at arbitrary bytes the first counts from which headers lead exactly to the anchor, since a record
+//! fit. The base offset lies outside of the checksum, and may be torn where nothing before it says what is due: what was
+//! damaged had an offset at least, so the next batch begins behind the one that was due there. Of those at arbitrary bytes the first counts from which headers lead exactly to the anchor, since a record
 //! can contain the bytes of a whole batch.
 
 use std::io;
@@ -166,7 +167,7 @@ pub(super) fn resync(
     due: Due,
     anchor: impl Fn(u64) -> Option<u64>,
 ) -> io::Result<Option<u64>> {
-    let due = Due { exact: false, ..due };
+    let due = Due { offset: due.offset.plus(1), exact: false };
     let mut probe = Cursor::new(file, end, HEADER_CHUNK_BYTES);
     if let Ok(header) = probe.parse(at)? {
         let behind = at + header.size();

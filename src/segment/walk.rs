@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ReadBounds;
 use super::files::Kind;
 use super::reader::{Picture, SegmentReader};
 use super::rules::Rules;
 use super::scan::{Cursor, resync};
 use super::writer::Segment;
+use super::{ReadBounds, SegmentConfig};
 use crate::error::{Error, Result};
 use crate::record::batch::{BatchHeader, verify_checksum};
 use crate::storage::Storage;
@@ -25,8 +25,8 @@ impl Segment {
     /// sound when it is cut. The file's length is taken for the log's.
     pub(crate) fn resume(reader: &Arc<SegmentReader>) -> Result<Self> {
         let len = reader.files.log().len().map_err(|e| reader.files.error("read", Kind::Log, e))?;
-        let resumed =
-            SegmentReader::new(Arc::clone(&reader.files), reader.base, reader.config, len, Picture::default());
+        let config = SegmentConfig { decompressed_bytes_max: reader.decompressed_bytes_max(), ..reader.config };
+        let resumed = SegmentReader::new(Arc::clone(&reader.files), reader.base, config, len, Picture::default());
         Ok(Self::of_reader(Arc::new(resumed), len))
     }
 

@@ -3,7 +3,8 @@
 //! Whoever finds no sync under way leads one: it runs the sync for everything written so far, without the
 //! lock, then publishes how far it came and wakes the others, who either find their mark reached or lead
 //! the next one. A sync that fails ends the matter: every waiter whose mark was not reached before, now and
-//! later, gets its error until [`SharedSync::reset`].
+//! later, gets its error until [`SharedSync::reset`]. The mark decides first: what is reached is reached, whatever fails
+//! besides, also the sync that its waiter leads.
 //!
 //! ```text
 //!  waiter A   lock  nobody syncs -> lead        run(): end = 7      lock  synced = 7, notify
@@ -123,7 +124,11 @@ impl SharedSync {
                 drop(settled);
                 continue;
             }
-            let end = self.end(&mut state, outcome)?;
+            let end = match self.end(&mut state, outcome) {
+                // Something else has synced it meanwhile: what failed is about what came later.
+                Err(_) if self.synced() >= mark => return Ok(()),
+                ended => ended?,
+            };
             publish(end);
             if end < mark {
                 return Err(Error::UnexpectedEnd { expected: Offset(mark), end: Offset(end) });
@@ -352,6 +357,24 @@ mod loom_tests {
         });
     }
 
+    /// A close: what it has stored is stored, also for whoever leads a sync that finds everything closed.
+    #[test]
+    fn loom_a_mark_that_is_reached_counts_before_a_failure() {
+        loom::model(|| {
+            let shared = Arc::new((SharedSync::new(0), AtomicU64::new(0)));
+            let other = Arc::clone(&shared);
+            let thread = loom::thread::spawn(move || {
+                other.0.raise(1);
+                other.1.store(1, Ordering::Release);
+                other.0.fail(&Error::Closed);
+            });
+            let is_closed = || shared.1.load(Ordering::Acquire) == 1;
+            let run = || if is_closed() { Err(Error::Closed) } else { Ok(1) };
+            assert!(shared.0.sync_to(1, 0, run, |_| (), || ()).is_ok());
+            thread.join().expect("the closing thread does not panic");
+        });
+    }
+
     /// Something else reaches the mark of who waits for a sync that is under way.
     #[test]
     fn loom_raising_wakes_whoever_waits() {
@@ -393,6 +416,18 @@ mod tests {
         assert_eq!(shared.synced(), 0);
         shared.raise(1);
         assert_eq!(shared.synced(), 0);
+    }
+
+    /// A close syncs and fences while somebody leads a sync, which then finds everything closed.
+    #[test]
+    fn a_mark_that_something_else_reaches_counts_before_the_failure_of_a_sync() {
+        let shared = SharedSync::new(0);
+        let run = || {
+            shared.raise(1);
+            Err(Error::Closed)
+        };
+        assert!(shared.sync_to(1, 0, run, |_| (), || ()).is_ok());
+        assert!(matches!(shared.sync_to(2, 0, || Ok(2), |_| (), || ()), Err(Error::Closed)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What becomes of records when the producer or the log ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{House, unsynced};
 use crate::config::PartitionConfig;
@@ -100,5 +101,52 @@ fn no_delivery_is_left_open_by_a_close_at_any_moment() {
             let deliveries = sender.join().expect("it does not panic");
             assert!(deliveries.iter().all(|delivery| matches!(delivery.try_wait(), Some(Ok(_)))));
         });
+    }
+}
+
+/// A batch that another thread is appending is taken out of its lane, and not in the log yet: a close that passed it over
+/// would fence the partition before it.
+#[test]
+fn a_close_waits_for_what_another_thread_appends() {
+    let house = House::unsynced(1);
+    let producer = house.lingering();
+    let delivery = producer.send("orders", Record::new("a")).expect("it is sent");
+    let is_reached = Arc::new(AtomicBool::new(false));
+    let rule_is_reached = Arc::clone(&is_reached);
+    house.storage.fail_when(move |operation| {
+        if operation.kind == OperationKind::Write {
+            rule_is_reached.store(true, Ordering::Release);
+            (0..2000).for_each(|_| std::thread::yield_now());
+        }
+        None
+    });
+    std::thread::scope(|scope| {
+        let appending = scope.spawn(|| delivery.wait());
+        while !is_reached.load(Ordering::Acquire) && !appending.is_finished() {
+            std::thread::yield_now();
+        }
+        producer.accumulator.close();
+        assert_eq!(house.counts(), [1]);
+        assert!(appending.join().expect("it does not panic").is_ok());
+    });
+}
+
+/// What the close of a partition has stored is stored, also for who waits or syncs at that moment.
+#[test]
+fn who_waits_while_the_partition_closes_is_told_what_became_of_the_record() {
+    for round in 0..400 {
+        let house = House::new(1, &PartitionConfig::new());
+        let producer = house.lingering();
+        let send = |value| producer.send("orders", Record::new(value)).expect("it is sent");
+        let (waited, asked) = (send("a"), send("b"));
+        drop(producer);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| waited.wait());
+            (0..round * 20).for_each(|_| std::hint::spin_loop());
+            house.partition(0).clone().close().expect("it closes");
+            let stored = thread.join().expect("it does not panic");
+            assert!(stored.is_ok(), "round {round}: {stored:?}");
+        });
+        assert!(matches!(asked.try_wait(), Some(Ok(_))), "round {round}");
     }
 }

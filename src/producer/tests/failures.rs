@@ -146,3 +146,42 @@ fn a_failure_is_told_to_every_flush_that_began_before_it() {
     assert!(producer.accumulator.tell_failures(told).is_err());
     assert!(producer.flush().is_ok());
 }
+
+/// What a reader may not take out of a compressed batch is not put in: batches stay small enough, or go uncompressed.
+#[cfg(feature = "lz4")]
+#[test]
+fn no_batch_is_compressed_that_readers_would_not_decompress() {
+    let house = House::new(1, &unsynced().decompressed_bytes_max(1000).batch_bytes_max(3000));
+    let producer = house.builder().compression(crate::types::Compression::Lz4).linger(HOUR).open().expect("it opens");
+    let values = [400, 400, 400, 400, 2900, 400].map(|length| "v".repeat(length));
+    let deliveries = values.each_ref().map(|value| send(&producer, value));
+    producer.flush().expect("everything is stored");
+    assert!(deliveries.iter().all(|delivery| matches!(delivery.try_wait(), Some(Ok(_)))));
+    assert_eq!(house.values(0), values);
+    let more = "v".repeat(3000);
+    let error = refused(&producer, &Record::new(&more));
+    assert!(matches!(error, Error::DecompressionBound { codec: "lz4", limit: 1000 }), "{error:?}");
+    assert_eq!(error.kind(), crate::error::ErrorKind::Fix);
+    let open = send(&producer, "v");
+    assert!(
+        producer.send("orders", Record::new(&more)).is_err() && open.try_wait().is_none(),
+        "nothing is appended for it"
+    );
+}
+
+/// Compression gets a record down, or it does not: then `send` has said so, and a flush has nothing to add.
+#[cfg(feature = "gzip")]
+#[test]
+fn a_record_that_stays_too_large_is_told_once() {
+    let house = House::new(1, &unsynced().batch_bytes_max(1000));
+    let producer = house.builder().compression(crate::types::Compression::Gzip).linger(HOUR).open().expect("it opens");
+    let before = send(&producer, "before");
+    let noise: String =
+        (0..4000_u32).map(|n| char::from(33 + (n.wrapping_mul(2_654_435_761) >> 24) as u8 % 90)).collect();
+    let error = producer.send("orders", Record::new(&noise)).expect_err("it is refused");
+    assert!(matches!(error, Error::BatchTooLarge { limit: 1000, .. }), "{error:?}");
+    producer.flush().expect("it was told");
+    send(&producer, &"v".repeat(4000)).wait().expect("it is small enough");
+    before.wait().expect("it is stored");
+    assert_eq!(producer.accumulator.memory_used(), 0);
+}

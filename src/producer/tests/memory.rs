@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{HOUR, House, START};
+use super::{HOUR, House, START, batch_sizes, unsynced};
 use crate::clock::{Clock as _, SystemClock};
 use crate::error::Error;
 use crate::node::Node;
@@ -120,7 +120,7 @@ fn block_takes_what_is_opened_later() {
     let producer = house.builder().batch_bytes(100).memory_bytes(100).linger(HOUR).when_full(WhenFull::Block(time));
     let producer = producer.open().expect("it opens");
     let begun = SystemClock.monotonic();
-    let mut buffer = Some(producer.accumulator.buffer(1, WhenFull::Fail).expect("there is room"));
+    let mut buffer = Some(producer.accumulator.buffer(1, 100, WhenFull::Fail).expect("there is room"));
     std::thread::scope(|scope| {
         let blocked = scope.spawn(|| producer.send("orders", to(1)));
         std::thread::sleep(Duration::from_millis(20));
@@ -160,4 +160,26 @@ fn little_memory_is_enough_for_many_partitions() {
         let values: Vec<u32> = house.values(number).iter().map(|value| value.parse().expect("a number")).collect();
         assert!(values.is_sorted(), "{values:?}");
     }
+}
+
+/// A batch is charged with what it can be filled to, where its topic takes less than the producer would send.
+#[test]
+fn an_open_batch_takes_no_more_than_its_topic_takes() {
+    let mut house = House::new(1, &unsynced().batch_bytes_max(1000));
+    house.create("refunds", 2, 1, &unsynced().batch_bytes_max(2000));
+    let builder = house.builder().batch_bytes(1 << 30).memory_bytes(1 << 30).linger(HOUR);
+    let producer = builder.when_full(WhenFull::Fail).open().expect("it opens");
+    producer.send("orders", to(0)).expect("it is sent");
+    assert_eq!(producer.accumulator.memory_used(), 1000);
+    producer.send("refunds", to(0)).expect("there is room");
+    assert_eq!(producer.accumulator.memory_used(), 3000);
+    // Of a topic that takes more meanwhile, a batch that is open does not.
+    house.partition(0).set_config(unsynced().batch_bytes_max(5000)).expect("it is changed");
+    let value = "v".repeat(100);
+    for _ in 0..100 {
+        producer.send("orders", Record::new(&value)).expect("it is sent");
+    }
+    producer.flush().expect("it is stored");
+    let sizes = batch_sizes(house.partition(0));
+    assert!(sizes[0] < 10 && sizes[1] > 30, "{sizes:?}");
 }

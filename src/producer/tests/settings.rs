@@ -22,7 +22,7 @@ fn settings_that_cannot_be_are_refused() {
 #[test]
 fn a_codec_that_is_compiled_out_is_refused_at_once() {
     let house = House::unsynced(1);
-    let outcome = house.builder().compression(crate::record::compression::Compression::Zstd).open();
+    let outcome = house.builder().compression(crate::types::Compression::Zstd).open();
     assert!(matches!(outcome, Err(Error::CodecDisabled { codec: "zstd" })));
 }
 

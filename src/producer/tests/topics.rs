@@ -88,3 +88,43 @@ fn a_sync_that_a_deletion_overtakes_is_answered_by_the_deletion() {
     assert!(matches!(delivery.try_wait(), Some(Err(Error::UnknownTopic { .. }))));
     assert!(matches!(delivery.wait(), Err(Error::UnknownTopic { .. })));
 }
+
+/// The files of a topic that is deleted stay open as long as somebody has its partitions.
+#[test]
+fn a_topic_that_is_gone_is_forgotten() {
+    type Look = fn(&House, &crate::producer::Producer);
+    let looks: [Look; 3] = [
+        |house, _| house.node.tick(),
+        |_, producer| assert!(producer.flush().is_err_and(|error| matches!(error, Error::UnknownTopic { .. }))),
+        |_, producer| drop(producer.send("refunds", Record::new("a")).expect("it is sent")),
+    ];
+    for look in looks {
+        let mut house = House::unsynced(2);
+        house.create("refunds", 2, 1, &unsynced());
+        let producer = house.lingering();
+        let stored = producer.send("orders", Record::new("a").partition(0)).expect("it is sent").wait();
+        stored.expect("it is stored");
+        let open = producer.send("orders", Record::new("b").partition(1)).expect("it is sent");
+        drop(producer.send("refunds", Record::new("a")).expect("it is sent"));
+        let partitions = [0, 1].map(|number| house.partition(number).downgrade());
+        house.delete("orders");
+        look(&house, &producer);
+        assert!(matches!(open.try_wait(), Some(Err(Error::UnknownTopic { .. }))));
+        drop(open);
+        assert!(partitions.iter().all(|partition| partition.upgrade().is_none()));
+        drop(producer.flush());
+        assert_eq!(read(&house.topics["refunds"].partitions[0])[0].1, "a", "others are left alone");
+    }
+}
+
+/// Without threads those who wait do what falls due, also what is due earlier than they were to look again.
+#[test]
+fn who_waits_without_threads_hears_of_what_is_due() {
+    let house = House::unsynced(1);
+    let producer = house.lingering();
+    let signal = crate::sync::Arc::new(crate::sync::Signal::new());
+    let _listening = house.node.listen(&signal);
+    assert!(!signal.wait(std::time::Duration::ZERO));
+    drop(producer.send("orders", Record::new("a")).expect("it is sent"));
+    assert!(signal.wait(std::time::Duration::ZERO));
+}
