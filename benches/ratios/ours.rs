@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use taffrail::{
-    BatchBuilder, Durability, Fetched, FileStorage, Offset, Partition, PartitionConfig, ReadOptions, Reads, Record,
-    RecordView,
+    BatchBuilder, Durability, Fetched, FileStorage, Offset, Partition, PartitionConfig, ProducerEpoch, ProducerId,
+    ReadOptions, Reads, Record, RecordView, Sequence,
 };
 
 use crate::measure::Side;
@@ -38,6 +38,15 @@ fn fill(batch: &mut BatchBuilder, source: &mut Source, records: usize) {
 
 /// Appends, nobody waits.
 pub(crate) fn append(directory: &Path, shape: Shape) -> Side {
+    append_as(directory, shape, None)
+}
+
+/// The same as batches of an idempotent producer.
+pub(crate) fn append_idempotent(directory: &Path, shape: Shape) -> Side {
+    append_as(directory, shape, Some(ProducerId(1000)))
+}
+
+fn append_as(directory: &Path, shape: Shape, producer: Option<ProducerId>) -> Side {
     let path = directory.join("ours-0");
     let mut source = Source::new(shape.record_bytes);
     let mut batch = BatchBuilder::with_capacity(batch_bytes(shape.record_bytes, shape.batch_records));
@@ -47,9 +56,14 @@ pub(crate) fn append(directory: &Path, shape: Shape) -> Side {
     batch.clear();
     Box::new(move || {
         let partition = fresh(&path, OS);
+        let mut next = Sequence(0);
         let started = Instant::now();
         for _ in 0..shape.batches {
             fill(&mut batch, &mut source, shape.batch_records);
+            if let Some(id) = producer {
+                batch.producer(id, ProducerEpoch(0), next);
+                next = next.plus(u32::try_from(shape.batch_records).expect("it is small"));
+            }
             let _not_waited_for = partition.append(&mut batch).expect("the partition takes the batch");
         }
         let time = started.elapsed();

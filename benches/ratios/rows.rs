@@ -48,6 +48,10 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         producer_row("producer 1 KiB 200 partitions", 200, arguments.choose(1 << 20, 256 << 10), noise),
         transactions_row(arguments.choose(200, 50), noise),
         synced_transactions_row(arguments.choose(512, 128), noise),
+        idempotent_row("append idempotent against plain 1 KiB batch 100", 1024, 100, append_bytes, noise),
+        idempotent_row("append idempotent against plain 100 B batch 1", 100, 1, append_bytes / 8, noise),
+        producers_row("producer idempotent against plain", 1, arguments.choose(256 << 10, 64 << 10), noise),
+        producers_row("producer idempotent against plain 200", 200, arguments.choose(1 << 20, 256 << 10), noise),
         beside_row("append beside a scan", batches, Work::Append, [Beside::Scan, Beside::RawScan], noise),
         beside_row("tail beside a scan", batches, Work::Tail, [Beside::Scan, Beside::RawScan], noise),
         beside_row("append beside a held batch", batches, Work::Append, [Beside::Held, Beside::Nothing], noise),
@@ -137,7 +141,7 @@ fn producer_row(name: &'static str, partitions: u32, records: usize, noise: bool
         1 => raw::append(directory, shape),
         files => topics::write(&directory, files as usize, records),
     };
-    let ours = move |path: PathBuf| if noise { raw(path) } else { topics::send(&path, partitions, records) };
+    let ours = move |path: PathBuf| if noise { raw(path) } else { topics::send(&path, partitions, records, true) };
     Row {
         name,
         unit: Unit::Operations,
@@ -168,6 +172,34 @@ fn synced_transactions_row(operations: usize, noise: bool) -> Row {
         unit: Unit::Operations,
         rounds: (9, 3),
         prepare: Box::new(move || Prepared { work: operations as u64, ours: side_in(ours), raw: side_in(raw) }),
+    }
+}
+
+/// Batches of an idempotent producer, beside the same without one.
+fn idempotent_row(name: &'static str, record_bytes: usize, batch_records: usize, bytes: usize, noise: bool) -> Row {
+    let shape = Shape { record_bytes, batch_records, batches: bytes / (record_bytes * batch_records) };
+    let plain = move |directory: PathBuf| ours::append(&directory, shape);
+    let idempotent = move |path: PathBuf| if noise { plain(path) } else { ours::append_idempotent(&path, shape) };
+    Row {
+        name,
+        unit: Unit::Bytes,
+        rounds: (21, 7),
+        prepare: Box::new(move || Prepared { work: shape.payload(), ours: side_in(idempotent), raw: side_in(plain) }),
+    }
+}
+
+/// Records through an idempotent producer, beside the same through one that is not.
+fn producers_row(name: &'static str, partitions: u32, records: usize, noise: bool) -> Row {
+    let side = move |idempotent| move |path: PathBuf| topics::send(&path, partitions, records, idempotent);
+    Row {
+        name,
+        unit: Unit::Operations,
+        rounds: (21, 7),
+        prepare: Box::new(move || Prepared {
+            work: records as u64,
+            ours: side_in(side(!noise)),
+            raw: side_in(side(false)),
+        }),
     }
 }
 

@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 16 << 10;
 
 /// Sends `records` records of 1 KiB, with keys over all partitions or to the one that is there; nobody waits for one,
 /// the flush at the end counts.
-pub(crate) fn send(directory: &Path, partitions: u32, records: usize) -> Side {
+pub(crate) fn send(directory: &Path, partitions: u32, records: usize, idempotent: bool) -> Side {
     let path = directory.join("log");
     let mut source = Source::new(RECORD_BYTES);
     let keys: Vec<_> = (0..10_000_u32).map(|number| format!("customer-{number}")).collect();
@@ -31,7 +31,7 @@ pub(crate) fn send(directory: &Path, partitions: u32, records: usize) -> Side {
         let log = Log::open(&path).expect("a new directory opens");
         let config = TopicConfig::new().partitions(partitions).durability(Durability::Os);
         log.create_topic(TOPIC, config).expect("the topic is new");
-        let producer = log.producer().open().expect("the settings are sound");
+        let producer = log.producer().idempotent(idempotent).open().expect("the settings are sound");
         let started = Instant::now();
         for number in 0..records {
             let record = Record::new(source.record());

@@ -6,7 +6,7 @@
 //!
 //! A transaction index that is missing looks like one that was never due, and records of aborted transactions would be
 //! shown. The batches would tell, but an open does not read them all. So it is noted here at each roll and at close; an
-//! open that finds less makes the indexes anew from the batches. It is a hint, and is not synced: where it is missing,
+//! open that finds less reads the batches, and makes the indexes anew. It is a hint, and is not synced: where it is missing,
 //! the indexes are taken as they are, as Kafka takes them. It stands only where there was an abort.
 
 use std::collections::BTreeMap;

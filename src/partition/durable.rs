@@ -209,22 +209,26 @@ impl Inner {
 
     /// One sync of everything written so far. Answers up to where that was.
     fn run_sync(&self) -> Result<u64> {
-        let due = {
+        let mut due = {
             let mut writer = self.writer.lock();
             self.check_writable()?;
             self.due(&mut writer)?
         };
-        self.sync_due(&due)?;
-        if !due.sealed.is_empty() || due.directory.is_some() {
+        self.sync_due(&mut due)?;
+        if !due.sealed.is_empty() || !due.snapshots.is_empty() || due.directory.is_some() {
             self.forget_synced(&mut self.writer.lock(), &due);
         }
         Ok(due.end.0)
     }
 
-    fn sync_due(&self, due: &Due) -> Result<()> {
-        for offset in &due.snapshots {
-            snapshots::sync(&self.home, *offset);
-        }
+    fn sync_due(&self, due: &mut Due) -> Result<()> {
+        due.snapshots.retain(|offset| {
+            let synced = snapshots::sync(&self.home, *offset);
+            if let Err(error) = &synced {
+                trace::warn(&self.home.directory, || format!("a producer snapshot is not synced: {error}"));
+            }
+            synced.is_ok()
+        });
         for file in due.sealed.iter().chain(&due.active) {
             file.sync().map_err(|error| self.poison(error))?;
         }
@@ -247,24 +251,24 @@ impl Inner {
         self.unsynced_since.store(0, Ordering::Release);
         let (sealed, active) = (writer.unsynced.clone(), Some(Arc::clone(writer.active.reader())));
         let directory = writer.directory_dirty.then(|| names_of(writer));
-        let snapshots = writer.snapshots.take_unsynced();
+        let snapshots = writer.snapshots.unsynced();
         Ok(Due { end: self.picture.end(), generation: self.sync.generation(), sealed, snapshots, active, directory })
     }
 
     /// Syncs the sealed segments that are not, outside of the lock; answers how many. The recovery point follows.
     pub(super) fn sync_sealed(&self) -> Result<usize> {
-        let due = {
-            let mut writer = self.writer.lock();
+        let mut due = {
+            let writer = self.writer.lock();
             self.check_writable()?;
             let directory = writer.directory_dirty.then(|| names_of(&writer));
             self.settle_history(&writer)?;
-            let snapshots = writer.snapshots.take_unsynced();
+            let snapshots = writer.snapshots.unsynced();
             // An append that failed may have left an empty segment that begins behind the end.
             let end = writer.active.base_offset().min(self.picture.end());
             let generation = self.sync.generation();
             Due { end, generation, sealed: writer.unsynced.clone(), snapshots, active: None, directory }
         };
-        self.sync_due(&due)?;
+        self.sync_due(&mut due)?;
         let mut writer = self.writer.lock();
         if self.forget_synced(&mut writer, &due) && !due.sealed.is_empty() {
             self.sync.raise(due.end.0);
@@ -276,6 +280,7 @@ impl Inner {
     /// that was the active one may have grown behind its sync and been sealed: if it is noted, it stays so. Answers
     /// whether the sync counts.
     fn forget_synced(&self, writer: &mut Writer, due: &Due) -> bool {
+        writer.snapshots.synced(&due.snapshots);
         if self.sync.generation() != due.generation {
             return false;
         }
@@ -353,8 +358,8 @@ impl Inner {
         let end = self.picture.end();
         let was_cut = writer.active.cut_window()?;
         writer.active.seal()?;
-        self.settle_history(writer)?;
         self.write_snapshot(writer, end);
+        self.settle_producers(writer)?;
         let is_synced = self.sync.synced() >= end.0 && writer.unsynced.is_empty() && !writer.directory_dirty;
         // Of ten thousand partitions most are idle: what nobody has written to needs no sync.
         if was_cut || !is_synced || self.home.is_alone() {

@@ -3,13 +3,13 @@
 //! ```text
 //!   written   at a roll, at the base of the new segment; at close, at the end; before the first batch of a producer, where
 //!             records stand before it (it says that there was none); by recovery, where one is missing before the last
-//!             segment
+//!             segment; where the log is to begin, if it is missing there
 //!   read      the newest sound one at or below the offset that is asked for; what lies behind it is read in the log
-//!   removed   above a new end; with the segment that begins there; those between, once there is a newer one
+//!   removed   above a new end; with the segment that begins there; those between, once a newer one is synced
 //! ```
 //!
 //! A snapshot is a hint: one that cannot be written, or is lost or damaged, costs a longer way through the log, and nothing
-//! else. So none is synced for itself but at the roll of a synced partition. What one says is true only if everything below
+//! else. So one is synced with the sealed segments, at close, and before segments go whose batches it tells of. What one says is true only if everything below
 //! its offset is as it was: an unclean open believes those alone that lie at or below where it begins to verify, which is
 //! synced, and removes the others, durably before anything that is appended there counts as synced.
 
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use super::home::{Home, base_of};
 use super::producers::Producers;
 use super::snapshot;
+use super::verify::rebuild_producers;
 use super::{Inner, Writer};
 use crate::error::{Error, Result};
 use crate::segment::SegmentReader;
@@ -51,9 +52,14 @@ impl Snapshots {
         self.offsets.last().copied()
     }
 
-    /// Those that are to be synced before what they tell of counts as synced. They need not be again.
-    pub(super) fn take_unsynced(&mut self) -> Vec<Offset> {
-        std::mem::take(&mut self.unsynced).into_iter().collect()
+    /// Those that may not be synced.
+    pub(super) fn unsynced(&self) -> Vec<Offset> {
+        self.unsynced.iter().copied().collect()
+    }
+
+    /// These are synced now.
+    pub(super) fn synced(&mut self, offsets: &[Offset]) {
+        self.unsynced.retain(|offset| !offsets.contains(offset));
     }
 
     /// The newest sound one at or below `end`, and its offset. Those that are damaged are removed on the way.
@@ -79,7 +85,7 @@ impl Snapshots {
 
     /// Writes what is known of everything below `offset`, unless that is written already. What fails is traced.
     pub(super) fn write(&mut self, home: &Home, offset: Offset, producers: &Producers) {
-        if self.newest().is_some_and(|newest| newest >= offset) {
+        if self.offsets.contains(&offset) {
             return;
         }
         match home.write_hint(&name_of(offset), &snapshot::render(producers)) {
@@ -100,12 +106,14 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Removes those that are no segment's, but for the newest. What fails is tried again by the next call.
+    /// Removes those that are no segment's, but for the newest, and the newest that is synced: a loss of power takes the
+    /// other. What fails is tried again by the next call.
     pub(super) fn tidy(&mut self, home: &Home, segments: &[Arc<SegmentReader>]) {
         let newest = self.newest();
+        let durable = self.offsets.iter().copied().rfind(|offset| !self.unsynced.contains(offset));
         let is_base = |offset: Offset| segments.binary_search_by_key(&offset, |segment| segment.base_offset()).is_ok();
-        let gone: Vec<_> =
-            self.offsets.iter().copied().filter(|offset| Some(*offset) != newest && !is_base(*offset)).collect();
+        let is_kept = |offset: Offset| [newest, durable].contains(&Some(offset)) || is_base(offset);
+        let gone: Vec<_> = self.offsets.iter().copied().filter(|offset| !is_kept(*offset)).collect();
         for offset in gone {
             self.remove(home, offset);
         }
@@ -124,14 +132,16 @@ impl Snapshots {
     }
 }
 
-/// Syncs a snapshot; one that is gone needs none.
-pub(super) fn sync(home: &Home, offset: Offset) {
+/// Syncs a snapshot; `false` where there is none. One that cannot be synced is removed: no later sync would cover it.
+pub(super) fn sync(home: &Home, offset: Offset) -> Result<bool> {
     let path = path_of(home, offset);
-    let synced = home.storage.open(&path, 0).and_then(|file| file.sync());
-    if let Err(error) = synced
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        trace::warn(&path, || format!("the producer snapshot is not synced: {error}"));
+    match home.storage.open(&path, 0).and_then(|file| file.sync()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => {
+            home.remove(&name_of(offset))?;
+            Err(Error::io("sync", path, error))
+        }
     }
 }
 
@@ -159,6 +169,41 @@ impl Inner {
         if self.picture.view().log_start < end {
             writer.snapshots.write(&self.home, end, &Producers::default());
         }
+    }
+
+    /// Sees to it that what is known of producers does not go with the segments that tell of it: where the log begins then,
+    /// there is a snapshot.
+    pub(super) fn keep_producers(&self, writer: &mut Writer, start: Offset) -> Result<()> {
+        if !writer.history.producers {
+            return Ok(());
+        }
+        self.settle_history(writer)?;
+        // One that is there may be of another process, which has not synced it.
+        if !writer.snapshots.offsets.contains(&start) || !sync(&self.home, start)? {
+            writer.snapshots.forget(start);
+            let (view, now) = (self.picture.view(), self.clock.wall());
+            let then = rebuild_producers(&self.home, &mut writer.snapshots, &view.segments, start, now)?;
+            writer.snapshots.write(&self.home, start, &then);
+            sync(&self.home, start)?;
+        }
+        self.home.sync_directory()?;
+        writer.snapshots.synced(&[start]);
+        Ok(())
+    }
+
+    /// Makes durable what is known of producers.
+    pub(super) fn settle_producers(&self, writer: &mut Writer) -> Result<()> {
+        self.settle_history(writer)?;
+        let unsynced = writer.snapshots.unsynced();
+        if unsynced.is_empty() {
+            return Ok(());
+        }
+        for offset in &unsynced {
+            sync(&self.home, *offset)?;
+        }
+        self.home.sync_directory()?;
+        writer.snapshots.synced(&unsynced);
+        Ok(())
     }
 
     /// Removes the snapshots that belong to no segment of the view, but for the newest.

@@ -265,6 +265,9 @@ impl Inner {
             return Ok(Vec::new());
         }
         let first_kept = view.segments.get(gone.len()).filter(|_| !gone.is_empty());
+        if let Some(first) = first_kept {
+            self.keep_producers(writer, first.base_offset())?;
+        }
         let start = first_kept.map_or(start, |segment| start.max(segment.base_offset()));
         let mut epochs = writer.epochs.clone();
         epochs.truncate_from_start(start);

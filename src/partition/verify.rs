@@ -142,15 +142,23 @@ impl Checks<'_> {
 }
 
 impl Work {
-    /// What is known of the producers below `end`. The transaction indexes are compared with what the batches say on the
-    /// way: one that lacks an aborted transaction is made anew, for records would be shown else; all of them are read for it
-    /// where one is damaged, or has less than was noted.
+    /// What is known of the producers below `end`: from the newest snapshot on. Where a transaction index is damaged, or
+    /// has less than was noted, the batches from there on are read before, so that it is mended.
     pub(super) fn rebuild_producers(&mut self, home: &Home, end: Offset) -> Result<()> {
         let readers = readers_of(&self.segments);
-        let start = if self.lacks_aborted(&readers)? { None } else { self.snapshots.read_newest(home, end)? };
-        let (from, mut producers) = start.unwrap_or_default();
+        if let Some(lacking) = self.first_lacking(&readers)? {
+            self.replay_producers(home, &readers, lacking, end)?;
+        }
+        self.replay_producers(home, &readers, end, end)
+    }
+
+    /// Has the producers be what the newest snapshot at or below `at` tells, and the batches from there up to `end`. The
+    /// transaction indexes are compared with these on the way: one that lacks an aborted transaction is made anew, for
+    /// records would be shown else.
+    fn replay_producers(&mut self, home: &Home, readers: &[Arc<SegmentReader>], at: Offset, end: Offset) -> Result<()> {
+        let (from, mut producers) = self.snapshots.read_newest(home, at)?.unwrap_or_default();
         producers.loaded(self.now);
-        for index in first_behind(&readers, from)..readers.len() {
+        for index in first_behind(readers, from)..readers.len() {
             let Some((segment, reader)) = self.segments.get_mut(index).zip(readers.get(index)) else { break };
             if index + 1 == readers.len() && (from..end).contains(&reader.base_offset()) {
                 self.snapshots.write(home, reader.base_offset(), &producers);
@@ -165,13 +173,14 @@ impl Work {
         Ok(())
     }
 
-    fn lacks_aborted(&self, readers: &[Arc<SegmentReader>]) -> Result<bool> {
+    /// Where the first segment begins whose transaction index is not what it was.
+    fn first_lacking(&self, readers: &[Arc<SegmentReader>]) -> Result<Option<Offset>> {
         for reader in readers.iter().filter(|_| self.history.transactions) {
             if self.aborted.is_lacking(reader)? {
-                return Ok(true);
+                return Ok(Some(reader.base_offset()));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// A snapshot of the producers as they are where segment number `index` begins, so that the next recovery need not
