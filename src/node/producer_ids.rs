@@ -52,6 +52,7 @@ mod tests {
 
     use super::*;
     use crate::clock::ManualClock;
+    use crate::config::CleanerConfig;
     use crate::node::NodeOptions;
     use crate::storage::MemoryStorage;
     use crate::types::Timestamp;
@@ -60,7 +61,16 @@ mod tests {
         let clock = Arc::new(ManualClock::at(Timestamp(0)));
         let directory = Path::new("/log").to_owned();
         let storage = storage.shared();
-        Node::open(NodeOptions { directory, storage, clock, background: false, cluster: None, seed: 0 }).unwrap()
+        Node::open(NodeOptions {
+            directory,
+            storage,
+            clock,
+            background: false,
+            cluster: None,
+            cleaner: CleanerConfig::new(),
+            seed: 0,
+        })
+        .unwrap()
     }
 
     #[test]

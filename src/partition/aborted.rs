@@ -70,7 +70,9 @@ impl Noted {
     /// entries. What fails is traced.
     pub(super) fn forget(&mut self, home: &Home, segments: &[Arc<SegmentReader>]) {
         let before = self.0.clone();
-        segments.iter().for_each(|segment| drop(self.0.remove(&segment.base_offset())));
+        for segment in segments {
+            self.0.remove(&segment.base_offset());
+        }
         self.write(home, before);
     }
 
