@@ -43,12 +43,17 @@ fn main() -> ExitCode {
 }
 
 pub(crate) fn work(arguments: Vec<String>) -> Outcome<()> {
-    let path = match arguments.as_slice() {
-        [] => PathBuf::from(FLIGHTS),
-        [flag, ..] if flag.starts_with('-') => return Err(format!("{flag} is not known: PATH is").into()),
-        [path] => PathBuf::from(path),
-        [_, other, ..] => return Err(format!("one file at a time: what is {other:?} for?").into()),
-    };
+    let mut path = None;
+    for argument in arguments {
+        if argument.starts_with('-') {
+            return Err(format!("{argument} is not known: PATH is").into());
+        }
+        if path.is_some() {
+            return Err(format!("one file at a time: what is {argument:?} for?").into());
+        }
+        path = Some(PathBuf::from(argument));
+    }
+    let path = path.unwrap_or_else(|| FLIGHTS.into());
     let temporary = tempfile::tempdir()?;
     run(&path, &temporary.path().join("log"), &mut io::stdout())
 }

@@ -126,7 +126,9 @@ fn a_partition_that_fails_is_described() {
     let log = house.builder().open().expect("it opens");
     log.create_topic("a", compacted(3)).expect("made");
     let partitions = [0, 1, 2].map(|number| log.partition("a", number).expect("open"));
-    partitions.iter().for_each(|partition| fill(partition, 5, 50));
+    for partition in &partitions {
+        fill(partition, 5, 50);
+    }
     let path = "data/a-1/00000000000000000000.log";
     house.storage.flip_bit(path, 200, 1).expect("it is there");
     let run = || {
