@@ -283,20 +283,26 @@ proptest! {
     #[test]
     fn a_compacted_partition_is_its_model(steps in prop::collection::vec(step(), 1..120)) {
         let mut model = Model::new(1 << 20);
-        steps.iter().for_each(|step| model.run(step));
+        for step in &steps {
+            model.run(step);
+        }
     }
 
     #[test]
     fn with_a_map_that_is_too_small_it_is_its_model_too(steps in prop::collection::vec(step(), 1..120)) {
         let mut model = Model::new(24 * 4);
-        steps.iter().for_each(|step| model.run(step));
+        for step in &steps {
+            model.run(step);
+        }
     }
 
     /// What was compacted and is compacted again, at the same time, stays as it is.
     #[test]
     fn compaction_is_idempotent(steps in prop::collection::vec(step(), 1..60)) {
         let mut model = Model::new(1 << 20);
-        steps.iter().for_each(|step| model.run(step));
+        for step in &steps {
+            model.run(step);
+        }
         let compact = |model: &Model| {
             model.partition.compact_all(model.clock.now()).expect("compacted");
             batches(&model.partition)

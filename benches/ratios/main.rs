@@ -23,6 +23,7 @@
 
 mod arguments;
 mod beside;
+mod compaction;
 mod measure;
 mod ours;
 mod raw;
@@ -50,9 +51,13 @@ fn main() -> ExitCode {
     for row in rows::all(&arguments) {
         if arguments.wants(row.name) {
             found = true;
+            let is_compaction = row.name == compaction::NAME;
             let is_synced = row.name == transactions::SYNCED;
             let outcome = row.measure(&arguments);
             println!("{}", outcome.line(arguments.markdown));
+            if is_compaction && !arguments.markdown {
+                println!("  {:.1} bytes of memory a key", compaction::bytes_per_key(100_000));
+            }
             if is_synced && !arguments.markdown {
                 println!("{}", transactions::note(outcome.ratio()));
             }

@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::beside::{self, Beside, Work};
 use crate::measure::{Prepared, Row, Side, Unit};
 use crate::work::{Shape, SyncShape};
-use crate::{ours, raw, raw_sync, topics, transactions};
+use crate::{compaction, ours, raw, raw_sync, topics, transactions};
 
 /// Every row, in the order in which they are printed.
 pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
@@ -52,6 +52,7 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         idempotent_row("append idempotent against plain 100 B batch 1", 100, 1, append_bytes / 8, noise),
         producers_row("producer idempotent against plain", 1, arguments.choose(256 << 10, 64 << 10), noise),
         producers_row("producer idempotent against plain 200", 200, arguments.choose(1 << 20, 256 << 10), noise),
+        compaction_row(arguments.choose(256 << 10, 64 << 10), noise),
         beside_row("append beside a scan", batches, Work::Append, [Beside::Scan, Beside::RawScan], noise),
         beside_row("tail beside a scan", batches, Work::Tail, [Beside::Scan, Beside::RawScan], noise),
         beside_row("append beside a held batch", batches, Work::Append, [Beside::Held, Beside::Nothing], noise),
@@ -109,6 +110,17 @@ fn side_in(make: impl FnOnce(PathBuf) -> Side) -> Side {
     let directory = temporary();
     let side = make(directory.path().to_owned());
     keeping(directory, side)
+}
+
+fn compaction_row(records: usize, noise: bool) -> Row {
+    let prepare = move || {
+        let directory = temporary();
+        let (work, ours) = compaction::ours(directory.path(), records);
+        let raw = || side_in(move |directory| compaction::raw(directory, work));
+        let ours = if noise { raw() } else { ours };
+        Prepared { work, ours: keeping(directory, ours), raw: raw() }
+    };
+    Row { name: compaction::NAME, unit: Unit::Bytes, rounds: (11, 5), prepare: Box::new(prepare) }
 }
 
 fn append_row(name: &'static str, shape: Shape, noise: bool) -> Row {

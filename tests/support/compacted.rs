@@ -126,7 +126,7 @@ pub fn read(partition: &Partition, isolation: Isolation) -> Vec<Seen> {
 
 pub fn read_from(partition: &Partition, from: Offset, isolation: Isolation) -> Vec<Seen> {
     let options = ReadOptions::new().isolation(isolation);
-    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8(bytes.to_vec()).expect("UTF-8"));
+    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let (mut found, mut next) = (Vec::new(), from);
     loop {
         let fetched = partition.try_read(next, options).expect("it is readable");
