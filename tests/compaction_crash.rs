@@ -150,3 +150,26 @@ fn interrupt(storage: MemoryStorage, clock: &Arc<ManualClock>, durability: Durab
     }
     storage
 }
+
+/// What was synced does not go for the sake of what was not: a loss of power would take both.
+#[test]
+fn what_goes_goes_for_the_sake_of_what_lasts() {
+    for seed in 0..env_count("TAFFRAIL_SEEDS", 200).min(50) {
+        let (storage, clock) = (MemoryStorage::new(seed), Arc::new(ManualClock::at(Timestamp(1000))));
+        // Two segments do not fit one, so that each is exchanged by itself.
+        let config = config().durability(Durability::Os).segment_bytes(400);
+        let partition = builder(&storage, &clock, config.clone()).open().expect("it opens");
+        put(&partition, &[(Some("a"), Some(&"first".repeat(60)), 1)]);
+        partition.sync().expect("synced");
+        partition.roll().expect("rolled");
+        put(&partition, &[(Some("a"), Some(&"later".repeat(60)), 1)]);
+        partition.roll().expect("rolled");
+        while read(&partition, Isolation::Committed).len() > 1 {
+            partition.compact(at(1000), 1).expect("compacted");
+        }
+        drop(partition);
+        let left = storage.crash(seed);
+        let partition = builder(&left, &clock, config).open().expect("it opens");
+        assert_eq!(read(&partition, Isolation::Committed).len(), 1, "seed {seed}: the key is gone");
+    }
+}

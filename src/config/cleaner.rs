@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// What one slot of the map of keys takes, in bytes.
 pub(crate) const SLOT_BYTES: usize = 24;
-const BATCHES_AT_ONCE_BYTES: usize = 1 << 20;
+const BATCHES_AT_ONCE_BYTES: usize = 256 << 10;
 
 /// What compaction may use (Kafka: `log.cleaner.*`).
 ///
@@ -61,7 +61,8 @@ impl CleanerConfig {
         self
     }
 
-    /// How many bytes are read at once; a batch that is larger is read whole. Default: 1 MiB (Kafka: 512 KiB).
+    /// How many bytes are read at once; a batch that is larger is read whole. Default: 256 KiB, which a
+    /// processor has at hand (Kafka: 512 KiB).
     #[doc(alias = "log.cleaner.io.buffer.size")]
     pub const fn read_bytes(mut self, bytes: usize) -> Self {
         self.read_bytes = bytes;

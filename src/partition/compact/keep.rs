@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::producers::LastRecord;
-use super::map::OffsetMap;
+use super::map::{Hash, OffsetMap};
 use crate::record::batch::BatchHeader;
 use crate::record::batches::Batch;
 use crate::record::control::ControlRecord;
@@ -155,13 +155,15 @@ impl Judge<'_> {
         let is_past_horizon = header.delete_horizon().is_some_and(|horizon| horizon <= self.now);
         let mut count = 0_u32;
         let mut keeps_tombstone = false;
-        let judge = |record: RecordView<'_>| {
-            let stays = self.keeps(&record, is_past_horizon);
+        let hashes: Vec<_> = batch.records().map(|record| record.key().map(|key| self.map.hash(key))).collect();
+        self.map.warm(hashes.iter().filter_map(|hash| *hash));
+        let judge = |(record, hash): (RecordView<'_>, &Option<Hash>)| {
+            let stays = self.keeps(&record, *hash, is_past_horizon);
             count += u32::from(stays);
             keeps_tombstone |= stays && record.value().is_none();
             stays
         };
-        let kept: Vec<bool> = batch.records().map(judge).collect();
+        let kept: Vec<bool> = batch.records().zip(&hashes).map(judge).collect();
         // Of a batch that is mapped in part the rest is not clean yet: the time of its tombstones has not begun.
         let begins = keeps_tombstone && header.delete_horizon().is_none() && header.last_offset() < self.end;
         match count {
@@ -171,11 +173,11 @@ impl Judge<'_> {
         }
     }
 
-    fn keeps(&self, record: &RecordView<'_>, is_past_horizon: bool) -> bool {
+    fn keeps(&self, record: &RecordView<'_>, key: Option<Hash>, is_past_horizon: bool) -> bool {
         if record.offset() >= self.end {
             return true;
         }
-        let Some(key) = record.key() else { return false };
+        let Some(key) = key else { return false };
         let is_latest = self.map.get(key).is_none_or(|last| last <= record.offset());
         is_latest && (record.value().is_some() || !is_past_horizon)
     }

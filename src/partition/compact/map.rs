@@ -8,6 +8,9 @@
 //! one hash would be taken for one, which is why the hash is keyed (SipHash-1-3, 128 bits) with numbers that nobody who
 //! writes records knows. The size is fixed when the map is made: what the records to be mapped need at most, and no more
 //! than the bound. Memory that no key has come to is zeros that the system has not given out yet.
+//!
+//! A slot is hardly ever in a cache. Whoever has the keys of a batch hashes all of them, has [`OffsetMap::warm`] touch
+//! their slots, which the processor does for many at a time, and looks them up then.
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use std::hash::Hasher as _;
@@ -22,6 +25,10 @@ const FILLED_OF_TEN: u64 = 9;
 const FILLED_OF_TEN_AT_EASE: u64 = 7;
 
 type Slot = [u64; SLOT_BYTES / 8];
+
+/// What is kept of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hash([u64; 2]);
 
 /// Keys, and the last offset of each.
 #[derive(Debug, Default)]
@@ -44,10 +51,15 @@ impl OffsetMap {
         Self { slots, keys: 0, keys_max: (count * FILLED_OF_TEN / 10).max(1), hasher }
     }
 
-    /// Notes that `key` was last seen at `offset`. Says whether there was room: what is there already has some.
-    pub(super) fn put(&mut self, key: &[u8], offset: Offset) -> bool {
-        let hash = self.hash(key);
-        let at = self.find(hash);
+    /// Touches the slots where these keys begin to be looked for.
+    pub(super) fn warm(&self, keys: impl Iterator<Item = Hash>) {
+        let slots = keys.filter_map(|key| self.slots.get(self.first(key)));
+        std::hint::black_box(slots.fold(0, |sum, slot| sum ^ slot[2]));
+    }
+
+    /// Notes that a key was last seen at `offset`. Says whether there was room: what is there already has some.
+    pub(super) fn put(&mut self, key: Hash, offset: Offset) -> bool {
+        let at = self.find(key);
         let is_full = self.keys >= self.keys_max;
         let Some(slot) = self.slots.get_mut(at) else { return false };
         if slot[2] == 0 {
@@ -56,14 +68,13 @@ impl OffsetMap {
             }
             self.keys += 1;
         }
-        *slot = [hash[0], hash[1], (offset.0 + 1).max(slot[2])];
+        *slot = [key.0[0], key.0[1], (offset.0 + 1).max(slot[2])];
         true
     }
 
-    /// The last offset of `key`; `None` where it was not seen.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Offset> {
-        let slot = self.slots.get(self.find(self.hash(key)))?;
-        slot[2].checked_sub(1).map(Offset)
+    /// The last offset of a key; `None` where it was not seen.
+    pub(super) fn get(&self, key: Hash) -> Option<Offset> {
+        self.slots.get(self.find(key))?[2].checked_sub(1).map(Offset)
     }
 
     /// How many keys there are.
@@ -76,20 +87,25 @@ impl OffsetMap {
         (self.slots.capacity() * SLOT_BYTES) as u64
     }
 
-    fn hash(&self, key: &[u8]) -> [u64; 2] {
+    pub(super) fn hash(&self, key: &[u8]) -> Hash {
         let mut hasher = self.hasher;
         hasher.write(key);
         let hash = hasher.finish128();
-        [hash.h1, hash.h2]
+        Hash([hash.h1, hash.h2])
     }
 
-    /// The slot of this hash, or the free one where it belongs. One slot is always free, so this ends.
-    fn find(&self, hash: [u64; 2]) -> usize {
+    /// The slot where a key is looked for first.
+    fn first(&self, key: Hash) -> usize {
+        usize::try_from((u128::from(key.0[0]) * self.slots.len() as u128) >> 64).unwrap_or_default()
+    }
+
+    /// The slot of this key, or the free one where it belongs. One slot is always free, so this ends.
+    fn find(&self, key: Hash) -> usize {
         let count = self.slots.len();
-        let mut at = usize::try_from((u128::from(hash[0]) * count as u128) >> 64).unwrap_or_default();
+        let mut at = self.first(key);
         for _ in 0..count {
             match self.slots.get(at) {
-                Some(slot) if slot[2] != 0 && (slot[0], slot[1]) != (hash[0], hash[1]) => {}
+                Some(slot) if slot[2] != 0 && (slot[0], slot[1]) != (key.0[0], key.0[1]) => {}
                 _ => return at,
             }
             at = if at + 1 == count { 0 } else { at + 1 };
@@ -102,6 +118,14 @@ impl OffsetMap {
 mod tests {
     use super::*;
 
+    fn put(map: &mut OffsetMap, key: &[u8], offset: Offset) -> bool {
+        map.put(map.hash(key), offset)
+    }
+
+    fn get(map: &OffsetMap, key: &[u8]) -> Option<Offset> {
+        map.get(map.hash(key))
+    }
+
     fn map(records: u64, bytes: usize) -> OffsetMap {
         OffsetMap::new(records, bytes, &mut Random::seeded(1))
     }
@@ -110,33 +134,33 @@ mod tests {
     fn the_last_offset_of_each_key_counts() {
         let mut map = map(10_000, 1 << 20);
         for offset in 0..10_000_u64 {
-            assert!(map.put(format!("key-{}", offset % 777).as_bytes(), Offset(offset)));
+            assert!(put(&mut map, format!("key-{}", offset % 777).as_bytes(), Offset(offset)));
         }
-        assert!(map.put(b"key-5", Offset(3)), "an earlier one changes nothing");
+        assert!(put(&mut map, b"key-5", Offset(3)), "an earlier one changes nothing");
         for key in 0..777_u64 {
             let last = (0..10_000).rev().find(|offset| offset % 777 == key).map(Offset);
-            assert_eq!(map.get(format!("key-{key}").as_bytes()), last);
+            assert_eq!(get(&map, format!("key-{key}").as_bytes()), last);
         }
-        assert_eq!((map.get(b"key-777"), map.get(b""), map.keys()), (None, None, 777));
-        assert!(map.put(b"", Offset::ZERO) && map.get(b"") == Some(Offset::ZERO));
+        assert_eq!((get(&map, b"key-777"), get(&map, b""), map.keys()), (None, None, 777));
+        assert!(put(&mut map, b"", Offset::ZERO) && get(&map, b"") == Some(Offset::ZERO));
     }
 
     #[test]
     fn a_full_map_refuses_new_keys_and_takes_known_ones() {
         let mut map = map(1_000_000, 100 * SLOT_BYTES);
-        let taken = (0..1000_u64).take_while(|n| map.put(&n.to_be_bytes(), Offset(*n))).count();
+        let taken = (0..1000_u64).take_while(|n| put(&mut map, &n.to_be_bytes(), Offset(*n))).count();
         assert_eq!(taken, 90, "nine tenths");
-        assert!(map.put(&3_u64.to_be_bytes(), Offset(5000)) && !map.put(b"new", Offset(5001)));
-        assert_eq!(map.get(&3_u64.to_be_bytes()), Some(Offset(5000)));
-        assert_eq!(map.get(b"new"), None);
+        assert!(put(&mut map, &3_u64.to_be_bytes(), Offset(5000)) && !put(&mut map, b"new", Offset(5001)));
+        assert_eq!(get(&map, &3_u64.to_be_bytes()), Some(Offset(5000)));
+        assert_eq!(get(&map, b"new"), None);
         assert_eq!(map.bytes(), 2400);
     }
 
     #[test]
     fn the_smallest_map_holds_a_key() {
         let mut map = map(0, 0);
-        assert!(map.put(b"a", Offset(1)) && !map.put(b"b", Offset(2)) && map.put(b"a", Offset(3)));
-        assert_eq!((map.get(b"a"), map.get(b"b")), (Some(Offset(3)), None));
+        assert!(put(&mut map, b"a", Offset(1)) && !put(&mut map, b"b", Offset(2)) && put(&mut map, b"a", Offset(3)));
+        assert_eq!((get(&map, b"a"), get(&map, b"b")), (Some(Offset(3)), None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Control batches and the data of aborted transactions are passed over. Where the map has no room for another key the
 //! pass ends there, in the middle of a batch if need be: everything below that record is mapped.
 
-use super::map::OffsetMap;
+use super::map::{Hash, OffsetMap};
 use super::plan::Plan;
 use crate::config::CleanerConfig;
 use crate::error::Result;
@@ -42,6 +42,7 @@ impl Counting {
             index,
             position,
             due: Offset::ZERO,
+            keys: Vec::new(),
         })
     }
 }
@@ -55,6 +56,8 @@ pub(super) struct Mapping {
     index: usize,
     position: u64,
     due: Offset,
+    /// Those of a batch.
+    keys: Vec<(Hash, Offset)>,
 }
 
 /// What a step of the mapping came to.
@@ -101,9 +104,13 @@ impl Mapping {
         let header = batch.header();
         self.due = header.next_offset();
         if !header.is_control() && header.last_offset() >= self.end && !plan.aborted.covers(header) {
-            for record in batch.records().filter(|record| record.offset() >= plan.selection.first_dirty) {
-                if record.key().is_some_and(|key| !self.map.put(key, record.offset())) {
-                    self.end = self.end.max(record.offset());
+            let dirty = batch.records().filter(|record| record.offset() >= plan.selection.first_dirty);
+            self.keys.clear();
+            self.keys.extend(dirty.filter_map(|record| Some((self.map.hash(record.key()?), record.offset()))));
+            self.map.warm(self.keys.iter().map(|(key, _)| *key));
+            for (key, offset) in &self.keys {
+                if !self.map.put(*key, *offset) {
+                    self.end = self.end.max(*offset);
                     return false;
                 }
             }
