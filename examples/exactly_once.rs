@@ -32,10 +32,10 @@ const FLIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/flight
 const ROUNDS: u64 = 12;
 
 fn main() -> ExitCode {
-    program::run(USAGE, std::env::args().skip(1), work)
+    program::run(USAGE, std::env::args().skip(1), |arguments| work(&arguments))
 }
 
-fn work(arguments: Vec<String>) -> Outcome<()> {
+fn work(arguments: &[String]) -> Outcome<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--count", directory] => exactly_once::count(Path::new(directory)),
         ["--rounds", rounds] => run(rounds.parse().map_err(|_| "--rounds needs a number")?),
