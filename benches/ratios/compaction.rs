@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use std::hint::black_box;
@@ -68,7 +68,7 @@ fn made(path: &Path, records: usize) -> Partition {
 }
 
 /// Reads a file of `bytes`, sums it, writes every other block of it to a fresh one, and syncs that.
-pub(crate) fn raw(directory: PathBuf, bytes: u64) -> Side {
+pub(crate) fn raw(directory: &Path, bytes: u64) -> Side {
     let (from, to) = (directory.join("raw-from"), directory.join("raw-to"));
     let blocks = usize::try_from(bytes).expect("it fits").div_ceil(BLOCK_BYTES);
     let mut file = File::create_new(&from).expect("the file is new");

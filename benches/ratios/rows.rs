@@ -116,7 +116,7 @@ fn compaction_row(records: usize, noise: bool) -> Row {
     let prepare = move || {
         let directory = temporary();
         let (work, ours) = compaction::ours(directory.path(), records);
-        let raw = || side_in(move |directory| compaction::raw(directory, work));
+        let raw = || side_in(move |directory| compaction::raw(&directory, work));
         let ours = if noise { raw() } else { ours };
         Prepared { work, ours: keeping(directory, ours), raw: raw() }
     };
