@@ -110,7 +110,7 @@ impl TransactionalProducerBuilder {
         let (_, settings) = producer.checked()?;
         let identity = init(&node, &id, timeout, None)?;
         let transactional = Transactional::new(id, identity);
-        let producer = Producer::new(node, settings, None, Some(crate::sync::Arc::clone(&transactional)));
+        let producer = Producer::new(node, settings, None, Some(Arc::clone(&transactional)));
         Ok(TransactionalProducer { producer, transactional, timeout, left: Left::Nothing })
     }
 }
@@ -156,7 +156,7 @@ impl fmt::Debug for TransactionalProducerBuilder {
 #[doc(alias = "KafkaProducer")]
 pub struct TransactionalProducer {
     producer: Producer,
-    transactional: crate::sync::Arc<Transactional>,
+    transactional: Arc<Transactional>,
     timeout: Duration,
     left: Left,
 }

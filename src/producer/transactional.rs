@@ -11,11 +11,12 @@
 //! batch is appended outside of a transaction, or in one that has failed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::machine::ProducerIdentity;
 use crate::node::Node;
-use crate::sync::{Arc, Mutex};
+use crate::sync::Mutex;
 use crate::txn::{Command, Reply};
 use crate::types::TopicPartition;
 
@@ -134,7 +135,7 @@ impl Transactional {
 pub(super) fn failed(cause: &Error) -> Error {
     match cause {
         Error::TransactionFailed { .. } => cause.clone(),
-        other => Error::TransactionFailed { cause: std::sync::Arc::new(other.clone()) },
+        other => Error::TransactionFailed { cause: Arc::new(other.clone()) },
     }
 }
 
