@@ -497,7 +497,8 @@ pub(super) fn is_leftover(name: &str) -> bool {
     }
     if let Some(rest) = name.strip_suffix(".tmp") {
         return [clean_marker::NAME, EPOCHS, partition_metadata::NAME, HISTORY].contains(&rest)
-            || Mark::ALL.iter().any(|mark| mark.file_name() == rest);
+            || Mark::ALL.iter().any(|mark| mark.file_name() == rest)
+            || base_of(rest, ".snapshot").is_some();
     }
     name.strip_suffix(".cleaned").is_some_and(|file| base_in(file).is_some())
 }

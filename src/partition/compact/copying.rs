@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::super::Inner;
+use super::super::snapshots::GoneMarker;
 use super::group::{Member, group};
 use super::keep::{Fate, Judge, Seen};
 use super::map::OffsetMap;
@@ -55,6 +56,8 @@ struct Group {
     position: u64,
     due: Offset,
     output: Output,
+    /// The markers that go with the exchange.
+    markers: Vec<GoneMarker>,
     kept: u64,
     dropped: u64,
 }
@@ -135,6 +138,7 @@ impl Copying {
             position: 0,
             due: first.base_offset(),
             output,
+            markers: Vec::new(),
             kept: 0,
             dropped: 0,
         };
@@ -160,6 +164,7 @@ impl Copying {
             let reaches = group.first == group.last || run.next_offset(&group.output) > source_base;
             let verdict = judge.judge(&batch, &mut self.seen, ends_group && (group.is_final || !reaches));
             group.due = batch.header().next_offset();
+            group.markers.extend(verdict.marker);
             let records = u64::from(batch.header().record_count());
             if verdict.fate == Fate::Stays && verdict.aborted.is_none() {
                 written += batch.header().size();
@@ -247,7 +252,7 @@ fn rewrite<'a>(rewriter: &'a mut Rewriter, batch: &Batch<'a>, fate: &Fate) -> Re
 
 /// Completes the new segments of a group and exchanges them for the old ones, unless the log has changed.
 fn exchange(inner: &Inner, plan: &Plan, group: Group, report: &mut Compaction) -> Result<Copied> {
-    let Group { first, behind, last, output, kept, dropped, .. } = group;
+    let Group { first, behind, last, output, markers, kept, dropped, .. } = group;
     let old = plan.sources.get(first..behind).unwrap_or_default();
     let Some(source) = plan.sources.get(last) else { return Ok(Copied::All) };
     let new = output.finish(source)?;
@@ -265,6 +270,7 @@ fn exchange(inner: &Inner, plan: &Plan, group: Group, report: &mut Compaction) -
     };
     match at {
         Some(at) if is_there(at) => {
+            writer.snapshots.close_transactions(&inner.home, &markers)?;
             inner.swap(&mut writer, old, &new)?;
             drop(writer);
             count(report, old, &new, (kept, dropped));
