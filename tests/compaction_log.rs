@@ -153,6 +153,26 @@ fn a_partition_that_fails_is_described() {
     assert_eq!(records(&partitions[1]), 5);
 }
 
+/// It says up to where partitions are compacted, and no more than that: one that cannot be read has them gone through again.
+#[test]
+fn a_checkpoint_of_another_version_refuses_nothing() {
+    let house = House::new();
+    let log = house.builder().open().expect("it opens");
+    log.create_topic("a", compacted(1)).expect("made");
+    fill(&log.partition("a", 0).expect("open"), 5, 50);
+    log.close().expect("closed");
+    let path = std::path::Path::new("data/cleaner-offset-checkpoint");
+    let storage = house.storage.shared();
+    drop(storage.remove(path));
+    let file = storage.create(path, 0).expect("created");
+    file.write(0, &[std::io::IoSlice::new(b"1\n1\na 0 30 what is new\n")]).expect("written");
+    let log = house.builder().open().expect("it opens");
+    log.compact("a", 0).expect("compacted");
+    assert_eq!(records(&log.partition("a", 0).expect("open")), 5);
+    log.close().expect("closed");
+    assert_eq!(house.storage.bytes_of(path).expect("it is written anew"), &b"0\n1\na 0 50\n"[..]);
+}
+
 /// A topic that is deleted while it is compacted is gone.
 #[test]
 fn a_deleted_topic_stops_its_compaction() {
