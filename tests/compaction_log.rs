@@ -153,6 +153,31 @@ fn a_partition_that_fails_is_described() {
     assert_eq!(records(&partitions[1]), 5);
 }
 
+/// One that cannot even be looked at was passed over in silence, for ever.
+#[test]
+fn a_partition_that_cannot_be_looked_at_is_described() {
+    let house = House::new();
+    let log = house.builder().open().expect("it opens");
+    let config = compacted(2).max_compaction_lag(Some(SECOND));
+    log.create_topic("a", config).expect("made");
+    let partitions = [0, 1].map(|number| log.partition("a", number).expect("open"));
+    for partition in &partitions {
+        fill(partition, 50, 10);
+    }
+    ["a"; 2].iter().zip([0, 1]).for_each(|(topic, number)| drop(log.compact(topic, number).expect("compacted")));
+    for partition in &partitions {
+        fill(partition, 1, 1);
+    }
+    house.storage.flip_bit("data/a-1/00000000000000000010.log", 16, 1).expect("it is there");
+    for _ in 0..40 {
+        house.clock.advance(SECOND);
+        log.tick();
+    }
+    let described = log.describe_topic("a").expect("it is there").uncleanable;
+    assert_eq!(described.keys().copied().collect::<Vec<_>>(), [1]);
+    assert!(matches!(&described[&1], Error::Corrupt { path, .. } if path.ends_with("a-1/00000000000000000010.log")));
+}
+
 /// It says up to where partitions are compacted, and no more than that: one that cannot be read has them gone through again.
 #[test]
 fn a_checkpoint_of_another_version_refuses_nothing() {

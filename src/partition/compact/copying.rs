@@ -95,7 +95,7 @@ impl Copying {
             return exchange(inner, plan, group, report);
         };
         let next_base = plan.ends.get(group.index).copied();
-        let batches = source.batches_at(group.position, read_bytes, group.due, next_base)?;
+        let batches = source.batches_at(group.position, read_bytes, group.due, plan.bounds(next_base))?;
         let mut bytes = batches.size_bytes() as u64;
         if batches.is_empty() {
             group.index += 1;
@@ -108,6 +108,12 @@ impl Copying {
         }
         self.group = Some(group);
         Ok(Copied::Some { bytes })
+    }
+
+    /// Where the group ends that is being written; where there is none, it needs nothing.
+    pub(super) fn end_of_group(&self, plan: &Plan) -> Offset {
+        let behind = self.group.as_ref().map(|group| group.behind);
+        behind.and_then(|behind| plan.ends.get(behind.checked_sub(1)?).copied()).unwrap_or_default()
     }
 
     /// Begins the next group, where there is one.
@@ -259,7 +265,7 @@ fn exchange(inner: &Inner, plan: &Plan, group: Group, report: &mut Compaction) -
     let end = plan.ends.get(behind - 1).copied().unwrap_or(plan.selection.limit);
     let mut writer = inner.writer.lock();
     inner.check_writable()?;
-    if writer.rewinds != plan.rewinds || inner.least_held().is_some_and(|held| held < end) {
+    if !plan.stands(inner, &writer, end) {
         return Ok(Copied::Interrupted);
     }
     let view = inner.picture.view();
