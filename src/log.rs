@@ -162,7 +162,9 @@ pub struct TopicDescription {
     pub adopted: bool,
     /// Its partitions, by number.
     pub partitions: Vec<Stats>,
-    /// Partitions that are not compacted any more because that has failed, and how. A [`Log::reopen`] ends it.
+    /// Partitions whose compaction has failed, and how. Where the kind of the error is
+    /// [`ErrorKind::Retry`](crate::ErrorKind::Retry) it is tried again, ten times at most; else they are not compacted any
+    /// more. A [`Log::reopen`] ends it.
     pub uncleanable: BTreeMap<u32, Error>,
 }
 

@@ -21,7 +21,7 @@ use taffrail::{
     PartitionConfig, Timestamp,
 };
 
-/// Two groups: one of several segments, of whose last nothing stays, and one that is written as two segments.
+/// Groups of several segments, of whose last nothing stays, and some that are written as several segments.
 fn fill(partition: &Partition) {
     for round in 0..4_u64 {
         for n in 0..4_u64 {
@@ -51,7 +51,7 @@ fn settings(durability: Durability) -> PartitionConfig {
 
 /// What is compacted is written to segments of another size than it was.
 fn smaller(durability: Durability) -> PartitionConfig {
-    config().durability(durability).segment_bytes(1200)
+    config().durability(durability).segment_bytes(700)
 }
 
 struct Before {

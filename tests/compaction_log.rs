@@ -153,6 +153,51 @@ fn a_partition_that_fails_is_described() {
     assert_eq!(records(&partitions[1]), 5);
 }
 
+/// One that cannot even be looked at was passed over in silence, for ever.
+#[test]
+fn a_partition_that_cannot_be_looked_at_is_described() {
+    let house = House::new();
+    let log = house.builder().open().expect("it opens");
+    let config = compacted(2).max_compaction_lag(Some(SECOND));
+    log.create_topic("a", config).expect("made");
+    let partitions = [0, 1].map(|number| log.partition("a", number).expect("open"));
+    for partition in &partitions {
+        fill(partition, 50, 10);
+    }
+    ["a"; 2].iter().zip([0, 1]).for_each(|(topic, number)| drop(log.compact(topic, number).expect("compacted")));
+    for partition in &partitions {
+        fill(partition, 1, 1);
+    }
+    house.storage.flip_bit("data/a-1/00000000000000000010.log", 16, 1).expect("it is there");
+    for _ in 0..40 {
+        house.clock.advance(SECOND);
+        log.tick();
+    }
+    let described = log.describe_topic("a").expect("it is there").uncleanable;
+    assert_eq!(described.keys().copied().collect::<Vec<_>>(), [1]);
+    assert!(matches!(&described[&1], Error::Corrupt { path, .. } if path.ends_with("a-1/00000000000000000010.log")));
+}
+
+/// It says up to where partitions are compacted, and no more than that: one that cannot be read has them gone through again.
+#[test]
+fn a_checkpoint_of_another_version_refuses_nothing() {
+    let house = House::new();
+    let log = house.builder().open().expect("it opens");
+    log.create_topic("a", compacted(1)).expect("made");
+    fill(&log.partition("a", 0).expect("open"), 5, 50);
+    log.close().expect("closed");
+    let path = std::path::Path::new("data/cleaner-offset-checkpoint");
+    let storage = house.storage.shared();
+    drop(storage.remove(path));
+    let file = storage.create(path, 0).expect("created");
+    file.write(0, &[std::io::IoSlice::new(b"1\n1\na 0 30 what is new\n")]).expect("written");
+    let log = house.builder().open().expect("it opens");
+    log.compact("a", 0).expect("compacted");
+    assert_eq!(records(&log.partition("a", 0).expect("open")), 5);
+    log.close().expect("closed");
+    assert_eq!(house.storage.bytes_of(path).expect("it is written anew"), &b"0\n1\na 0 50\n"[..]);
+}
+
 /// A topic that is deleted while it is compacted is gone.
 #[test]
 fn a_deleted_topic_stops_its_compaction() {

@@ -2,7 +2,7 @@
 //!
 //! One partition at a time, the dirtiest first; it is gone on with until its round has ended. Where a rate is set, a piece
 //! is followed by a pause that makes up for it. Where nothing is due, it is looked again after the backoff. A partition
-//! that has failed is left alone: the partition remembers why, until it is reopened.
+//! that has failed, or cannot even be looked at, is left alone for a time, or until it is reopened: it remembers why.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl Node {
             // The next one is looked for at once.
             Ok(Compacting::Ended(_) | Compacting::Idle) | Err(Error::Poisoned { .. } | Error::Closed) => {}
             Err(error) => trace::warn(&self.home.directory, || {
-                format!("partition {number} of {} is not compacted any more: {error}", topic.name)
+                format!("the compaction of partition {number} of {} has failed: {error}", topic.name)
             }),
         }
     }
@@ -108,7 +108,7 @@ fn dirtiest<'t>(
     let mut found: Option<(Dirtiness, &Arc<Topic>, usize, &Partition)> = None;
     for topic in topics.filter(|topic| topic.config.partition.cleanup.compacts()) {
         for (number, partition) in topic.partitions.iter().enumerate() {
-            // What cannot be looked at fails when it is compacted, or read.
+            // Of one that cannot be looked at it is noted why.
             let Ok(Some(dirtiness)) = partition.dirtiness(now) else { continue };
             if found.is_none_or(|(most, ..)| dirtiness.exceeds(most)) {
                 found = Some((dirtiness, topic, number, partition));

@@ -45,6 +45,22 @@ impl Mark {
             Self::Cleaned => "cleaner-offset-checkpoint",
         }
     }
+
+    /// What its file at `path` says; `None` where there is none. A damaged file counts as absent, with a warning, as in
+    /// Kafka; and so does one of another version that is about nothing but what is to be gone through once more.
+    pub(super) fn read(self, storage: &dyn Storage, path: &Path) -> Result<Option<BTreeMap<TopicPartition, Offset>>> {
+        match OffsetCheckpoint::read(storage, path) {
+            Err(Error::CorruptFile { path, reason }) => {
+                trace::warn(&path, || format!("a damaged checkpoint is ignored: {reason}"));
+                Ok(None)
+            }
+            Err(error @ Error::UnsupportedVersion { .. }) if self == Self::Cleaned => {
+                trace::warn(path, || format!("the checkpoint is ignored: {error}"));
+                Ok(None)
+            }
+            other => other,
+        }
+    }
 }
 
 /// The checkpoint files of a log.
@@ -69,7 +85,7 @@ struct Book {
 impl Books {
     /// Reads the files; one that is missing has no entries, and one that is damaged neither, with a warning.
     pub(crate) fn open(storage: Arc<dyn Storage>, directory: &Path, was_clean: bool) -> Result<Self> {
-        let [a, b, c, d] = Mark::ALL.map(|mark| read(&*storage, &directory.join(mark.file_name())));
+        let [a, b, c, d] = Mark::ALL.map(|mark| read(&*storage, mark, &directory.join(mark.file_name())));
         let books = [a?, b?, c?, d?].map(|entries| Mutex::new(Book { entries, is_dirty: false }));
         Ok(Self { storage, directory: directory.to_owned(), was_clean, by_mark: books, begun: Mutex::default() })
     }
@@ -155,12 +171,6 @@ impl Books {
     }
 }
 
-fn read(storage: &dyn Storage, path: &Path) -> Result<BTreeMap<TopicPartition, Offset>> {
-    match OffsetCheckpoint::read(storage, path) {
-        Err(Error::CorruptFile { path, reason }) => {
-            trace::warn(&path, || format!("a damaged checkpoint is ignored: {reason}"));
-            Ok(BTreeMap::new())
-        }
-        other => Ok(other?.unwrap_or_default()),
-    }
+fn read(storage: &dyn Storage, mark: Mark, path: &Path) -> Result<BTreeMap<TopicPartition, Offset>> {
+    Ok(mark.read(storage, path)?.unwrap_or_default())
 }

@@ -367,13 +367,8 @@ impl Home {
             Keeper::Log { .. } => (Some(self.path(name)).filter(|_| self.lock_was_there), None),
         };
         for path in inner.into_iter().chain(outer) {
-            match OffsetCheckpoint::read(&*self.storage, &path) {
-                Ok(Some(offsets)) => return Ok(offsets.get(&self.name).copied()),
-                Ok(None) => {}
-                Err(Error::CorruptFile { path, reason }) => {
-                    trace::warn(&path, || format!("a damaged checkpoint is ignored: {reason}"));
-                }
-                Err(error) => return Err(error),
+            if let Some(offsets) = mark.read(&*self.storage, &path)? {
+                return Ok(offsets.get(&self.name).copied());
             }
         }
         match &self.keeper {
@@ -497,7 +492,8 @@ pub(super) fn is_leftover(name: &str) -> bool {
     }
     if let Some(rest) = name.strip_suffix(".tmp") {
         return [clean_marker::NAME, EPOCHS, partition_metadata::NAME, HISTORY].contains(&rest)
-            || Mark::ALL.iter().any(|mark| mark.file_name() == rest);
+            || Mark::ALL.iter().any(|mark| mark.file_name() == rest)
+            || base_of(rest, ".snapshot").is_some();
     }
     name.strip_suffix(".cleaned").is_some_and(|file| base_in(file).is_some())
 }

@@ -171,8 +171,8 @@ struct Inner {
     retired: Mutex<Vec<trim::Retired>>,
     /// The compaction that is under way. Held for a step of it.
     cleaner: Mutex<compact::Cleaner>,
-    /// Why the partition is not compacted any more.
-    uncleanable: Mutex<Option<Error>>,
+    /// What its compaction has failed with.
+    uncleanable: Mutex<Option<compact::Trouble>>,
     recovery: Mutex<Arc<Recovery>>,
 }
 

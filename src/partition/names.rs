@@ -7,7 +7,8 @@
 //!   above
 //!   .log.swap otherwise                      the log: an exchange that had begun is finished. The old files in the range
 //!                                            of offsets of all .log.swap go, and so do those that have its base
-//!   .swap of an index                        the index
+//!   .swap of an index without a .log.swap    the index: its .log is one of the new ones, and has its name
+//!   .swap of another index                   the index, once its log is the log
 //!   an index without a log                   gone
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! not change places: it can be interrupted anywhere, and whoever finds what it has left comes to the same end. Files of
 //! other names are none of ours.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::home::{Home, base_in, base_of, is_leftover};
@@ -38,6 +40,14 @@ pub(super) struct Resolved {
 pub(super) fn resolve_names(home: &Home) -> Result<Resolved> {
     let entries = home.list_once()?;
     home.check_exported(&entries)?;
+    let is_of_exchange = |name: &str| {
+        let name = name.strip_suffix(".cleaned").or_else(|| name.strip_suffix(".swap"));
+        name.and_then(base_in).is_some()
+    };
+    if entries.iter().any(|entry| is_of_exchange(&entry.name)) {
+        // What is seen here may not be what the disk has, where the last process could not sync it.
+        home.sync_directory()?;
+    }
     let mut changed = remove_leftovers(home, &entries)?;
     let entries = if changed { home.list()? } else { entries };
     let replaced = swap_in(home, &entries)?;
@@ -102,8 +112,10 @@ fn swap_in(home: &Home, entries: &[Entry]) -> Result<Option<Vec<Offset>>> {
         let so_far = range.unwrap_or(*base..next);
         range = Some(so_far.start.min(*base)..so_far.end.max(next));
     }
+    // Indexes follow their logs: who has one that waits, and no log that does, has its log.
+    let is_installed = |base: &Offset| !logs.contains(base) && swaps.iter().any(|(_, swap)| swap == base);
     for name in files() {
-        let Some(base) = base_in(name) else { continue };
+        let Some(base) = base_in(name).filter(|base| !is_installed(base)) else { continue };
         let is_old = logs.contains(&base) || range.as_ref().is_some_and(|range| range.contains(&base));
         // A snapshot says what it said: it tells of what lies before it.
         let goes = is_old && !name.ends_with(".snapshot");
@@ -115,14 +127,19 @@ fn swap_in(home: &Home, entries: &[Entry]) -> Result<Option<Vec<Offset>>> {
     let mut bases: Vec<Offset> = swaps.iter().map(|(_, base)| *base).collect();
     bases.sort_unstable();
     bases.dedup();
-    for base in &bases {
-        let of_base =
-            |is_log: bool| swaps.iter().filter(move |(name, of)| of == base && name.ends_with(".log.swap") == is_log);
-        of_base(true).try_for_each(|(name, _)| take_name(home, name))?;
-        home.sync_directory()?;
-        of_base(false).try_for_each(|(name, _)| take_name(home, name))?;
+    let of = |is_log: bool| swaps.iter().filter(move |(name, _)| name.ends_with(".log.swap") == is_log);
+    // Of one without an index nobody could tell, so there each has its name, durably, before the next.
+    let has_index = |base: &Offset| of(false).any(|(_, swap)| swap == base);
+    let at_once = logs.iter().all(has_index);
+    for base in logs.iter().copied().collect::<BTreeSet<_>>() {
+        take_name(home, &format!("{:020}.log.swap", base.0))?;
+        if !at_once {
+            home.sync_directory()?;
+        }
     }
-    Ok(Some(logs))
+    home.sync_directory()?;
+    of(false).try_for_each(|(name, _)| take_name(home, name))?;
+    Ok(Some(bases))
 }
 
 fn take_name(home: &Home, name: &str) -> Result<()> {

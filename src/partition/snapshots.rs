@@ -5,12 +5,13 @@
 //!             records stand before it (it says that there was none); by recovery, where one is missing before the last
 //!             segment; where the log is to begin, if it is missing there
 //!   read      the newest sound one at or below the offset that is asked for; what lies behind it is read in the log
+//!   changed   before the marker of a transaction goes that it says to be open: it is not, and nothing else would tell
 //!   removed   above a new end; with the segment that begins there; those between, once a newer one is synced
 //! ```
 //!
 //! A snapshot is a hint: one that cannot be written, or is lost or damaged, costs a longer way through the log, and nothing
-//! else. So one is synced with the sealed segments, at close, and before segments go whose batches it tells of. What one says is true only if everything below
-//! its offset is as it was: an unclean open believes those alone that lie at or below where it begins to verify, which is
+//! else. So one is synced with the sealed segments, at close, and before segments go whose batches it tells of. What one
+//! says is true only if everything below its offset is as it was: an unclean open believes those alone that lie at or below where it begins to verify, which is
 //! synced, and removes the others, durably before anything that is appended there counts as synced.
 
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::home::{Home, base_of};
-use super::producers::Producers;
+use super::producers::{Producer, Producers};
 use super::snapshot;
 use super::verify::rebuild_producers;
 use super::{Inner, Writer};
@@ -27,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::segment::SegmentReader;
 use crate::storage::{Entry, checkpoint};
 use crate::trace;
-use crate::types::Offset;
+use crate::types::{Offset, ProducerId};
 
 /// No file is read that is larger: 46 million producers.
 const SNAPSHOT_BYTES_MAX: u64 = i32::MAX.unsigned_abs() as u64;
@@ -38,6 +39,22 @@ pub(super) struct Snapshots {
     offsets: BTreeSet<Offset>,
     /// Those that may not be synced.
     unsynced: BTreeSet<Offset>,
+}
+
+/// The marker of a transaction that compaction takes away, because nothing else of the transaction is left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GoneMarker {
+    pub(super) producer: ProducerId,
+    /// The last marker of the producer before it that is there.
+    pub(super) after: Option<Offset>,
+    pub(super) offset: Offset,
+}
+
+impl GoneMarker {
+    /// Whether it ends what a snapshot at `offset` says to be open.
+    fn ends_from(&self, offset: Offset) -> bool {
+        self.after.is_none_or(|after| after < offset) && offset <= self.offset
+    }
 }
 
 impl Snapshots {
@@ -65,22 +82,59 @@ impl Snapshots {
     /// The newest sound one at or below `end`, and its offset. Those that are damaged are removed on the way.
     pub(super) fn read_newest(&mut self, home: &Home, end: Offset) -> Result<Option<(Offset, Producers)>> {
         while let Some(offset) = self.offsets.range(..=end).next_back().copied() {
-            let path = path_of(home, offset);
-            let bytes = match checkpoint::read_all(&*home.storage, &path, SNAPSHOT_BYTES_MAX) {
-                Err(Error::CorruptFile { reason, .. }) => Err(reason),
-                other => Ok(other?),
-            };
-            match bytes.and_then(|bytes| bytes.map(|bytes| snapshot::parse(&bytes, offset)).transpose()) {
-                Ok(Some(producers)) => return Ok(Some((offset, producers))),
-                Ok(None) => {}
-                Err(reason) => {
-                    trace::warn(&path, || format!("a damaged producer snapshot is rebuilt from the log: {reason}"));
-                    home.remove(&name_of(offset))?;
-                }
+            if let Some(producers) = self.read(home, offset)? {
+                return Ok(Some((offset, producers)));
             }
-            self.forget(offset);
         }
         Ok(None)
+    }
+
+    /// What one of them says; `None` where it is missing or damaged: then it is none of them any more.
+    fn read(&mut self, home: &Home, offset: Offset) -> Result<Option<Producers>> {
+        let path = path_of(home, offset);
+        let bytes = match checkpoint::read_all(&*home.storage, &path, SNAPSHOT_BYTES_MAX) {
+            Err(Error::CorruptFile { reason, .. }) => Err(reason),
+            other => Ok(other?),
+        };
+        match bytes.and_then(|bytes| bytes.map(|bytes| snapshot::parse(&bytes, offset)).transpose()) {
+            Ok(Some(producers)) => return Ok(Some(producers)),
+            Ok(None) => {}
+            Err(reason) => {
+                trace::warn(&path, || format!("a damaged producer snapshot is rebuilt from the log: {reason}"));
+                home.remove(&name_of(offset))?;
+            }
+        }
+        self.forget(offset);
+        Ok(None)
+    }
+
+    /// Before markers go: those that lie before one of them, and say that its transaction is open, say from now on that it
+    /// is not, durably. Nothing of it is left in the log by then but the marker.
+    pub(super) fn close_transactions(&mut self, home: &Home, gone: &[GoneMarker]) -> Result<()> {
+        let Some(last) = gone.iter().map(|marker| marker.offset).max() else { return Ok(()) };
+        let offsets: Vec<_> = self.offsets.range(..=last).copied().collect();
+        let mut changed = false;
+        for offset in offsets {
+            let ended: BTreeSet<_> =
+                gone.iter().filter(|marker| marker.ends_from(offset)).map(|marker| marker.producer).collect();
+            if ended.is_empty() {
+                continue;
+            }
+            let Some(told) = self.read(home, offset)? else { continue };
+            let is_over = |id: ProducerId, one: &Producer| one.transaction.is_some() && ended.contains(&id);
+            if !told.iter().any(|(id, one)| is_over(id, one)) {
+                continue;
+            }
+            let mut producers = Producers::default();
+            for (id, one) in told.iter() {
+                let transaction = one.transaction.filter(|_| !is_over(id, one));
+                producers.restore(id, Producer { transaction, ..one.clone() });
+            }
+            checkpoint::replace(&*home.storage, &path_of(home, offset), &snapshot::render(&producers))?;
+            self.unsynced.remove(&offset);
+            changed = true;
+        }
+        if changed { home.sync_directory() } else { Ok(()) }
     }
 
     /// Writes what is known of everything below `offset`, unless that is written already. What fails is traced.

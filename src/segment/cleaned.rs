@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::SegmentConfig;
 use super::files::{Files, Kind};
+use super::read::ReadBounds;
 use super::reader::SegmentReader;
 use super::rules::{Due, Rules};
 use super::scan::{CHECK_CHUNK_BYTES, Cursor};
@@ -65,15 +66,16 @@ impl Segment {
 
 impl SegmentReader {
     /// Checked batches from the one at byte `position` on, whose base is `due` or later: as many as lie in `bytes_max`
-    /// bytes, one at least, none at the end. Whatever is wrong is an error.
+    /// bytes, one at least, none at the end. Whatever is wrong is an error, a batch of another leader epoch than the one
+    /// that was begun there too: no checksum covers it.
     pub(crate) fn batches_at(
         &self,
         position: u64,
         bytes_max: u64,
         due: Offset,
-        next_base: Option<Offset>,
+        bounds: ReadBounds<'_>,
     ) -> Result<Batches> {
-        let rules = Rules { next_base, ..Rules::bare(self.base) };
+        let rules = Rules::of(self.base, &bounds);
         let bytes = self.bytes_at(position, bytes_max)?;
         let mut batches = Batches::new(bytes.clone());
         let mut due = Due { offset: due, exact: false };
@@ -88,7 +90,7 @@ impl SegmentReader {
             let header = match BatchHeader::parse(rest) {
                 Ok(header) if header.size() > rest.len() as u64 && at + header.size() <= self.size() => {
                     if batches.is_empty() {
-                        return self.batches_at(at, header.size(), due.offset, next_base);
+                        return self.batches_at(at, header.size(), due.offset, bounds);
                     }
                     return Ok(batches);
                 }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::super::Inner;
+use super::super::snapshots::GoneMarker;
 use super::group::{Member, group};
 use super::keep::{Fate, Judge, Seen};
 use super::map::OffsetMap;
@@ -55,6 +56,8 @@ struct Group {
     position: u64,
     due: Offset,
     output: Output,
+    /// The markers that go with the exchange.
+    markers: Vec<GoneMarker>,
     kept: u64,
     dropped: u64,
 }
@@ -92,7 +95,7 @@ impl Copying {
             return exchange(inner, plan, group, report);
         };
         let next_base = plan.ends.get(group.index).copied();
-        let batches = source.batches_at(group.position, read_bytes, group.due, next_base)?;
+        let batches = source.batches_at(group.position, read_bytes, group.due, plan.bounds(next_base))?;
         let mut bytes = batches.size_bytes() as u64;
         if batches.is_empty() {
             group.index += 1;
@@ -105,6 +108,12 @@ impl Copying {
         }
         self.group = Some(group);
         Ok(Copied::Some { bytes })
+    }
+
+    /// Where the group ends that is being written; where there is none, it needs nothing.
+    pub(super) fn end_of_group(&self, plan: &Plan) -> Offset {
+        let behind = self.group.as_ref().map(|group| group.behind);
+        behind.and_then(|behind| plan.ends.get(behind.checked_sub(1)?).copied()).unwrap_or_default()
     }
 
     /// Begins the next group, where there is one.
@@ -135,6 +144,7 @@ impl Copying {
             position: 0,
             due: first.base_offset(),
             output,
+            markers: Vec::new(),
             kept: 0,
             dropped: 0,
         };
@@ -160,6 +170,7 @@ impl Copying {
             let reaches = group.first == group.last || run.next_offset(&group.output) > source_base;
             let verdict = judge.judge(&batch, &mut self.seen, ends_group && (group.is_final || !reaches));
             group.due = batch.header().next_offset();
+            group.markers.extend(verdict.marker);
             let records = u64::from(batch.header().record_count());
             if verdict.fate == Fate::Stays && verdict.aborted.is_none() {
                 written += batch.header().size();
@@ -247,14 +258,14 @@ fn rewrite<'a>(rewriter: &'a mut Rewriter, batch: &Batch<'a>, fate: &Fate) -> Re
 
 /// Completes the new segments of a group and exchanges them for the old ones, unless the log has changed.
 fn exchange(inner: &Inner, plan: &Plan, group: Group, report: &mut Compaction) -> Result<Copied> {
-    let Group { first, behind, last, output, kept, dropped, .. } = group;
+    let Group { first, behind, last, output, markers, kept, dropped, .. } = group;
     let old = plan.sources.get(first..behind).unwrap_or_default();
     let Some(source) = plan.sources.get(last) else { return Ok(Copied::All) };
     let new = output.finish(source)?;
     let end = plan.ends.get(behind - 1).copied().unwrap_or(plan.selection.limit);
     let mut writer = inner.writer.lock();
     inner.check_writable()?;
-    if writer.rewinds != plan.rewinds || inner.least_held().is_some_and(|held| held < end) {
+    if !plan.stands(inner, &writer, end) {
         return Ok(Copied::Interrupted);
     }
     let view = inner.picture.view();
@@ -265,6 +276,7 @@ fn exchange(inner: &Inner, plan: &Plan, group: Group, report: &mut Compaction) -
     };
     match at {
         Some(at) if is_there(at) => {
+            writer.snapshots.close_transactions(&inner.home, &markers)?;
             inner.swap(&mut writer, old, &new)?;
             drop(writer);
             count(report, old, &new, (kept, dropped));

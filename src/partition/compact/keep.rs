@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::producers::LastRecord;
+use super::super::snapshots::GoneMarker;
 use super::map::{Hash, OffsetMap};
 use crate::record::batch::BatchHeader;
 use crate::record::batches::Batch;
@@ -61,22 +62,39 @@ impl Aborted {
     }
 }
 
-/// Whose transactions have shown data in this pass.
+/// What a pass has seen of transactions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen(BTreeSet<ProducerId>);
+pub(super) struct Seen {
+    /// Whose transactions have shown data.
+    with_data: BTreeSet<ProducerId>,
+    /// The last marker of each producer that stays.
+    markers: BTreeMap<ProducerId, Offset>,
+}
 
 impl Seen {
     /// Takes in a batch. Of a marker it answers whether there was data of its transaction.
     fn observe(&mut self, header: &BatchHeader, control: Option<ControlRecord>) -> bool {
         let Some(producer) = header.producer_id().filter(|_| header.is_transactional()) else { return false };
         match control {
-            Some(ControlRecord::Abort { .. } | ControlRecord::Commit { .. }) => self.0.remove(&producer),
+            Some(ControlRecord::Abort { .. } | ControlRecord::Commit { .. }) => self.with_data.remove(&producer),
             _ if header.is_control() => false,
             _ => {
-                self.0.insert(producer);
+                self.with_data.insert(producer);
                 false
             }
         }
+    }
+
+    /// Takes in what becomes of a batch; answers the marker that goes with it.
+    fn decide(&mut self, header: &BatchHeader, control: Option<ControlRecord>, fate: &Fate) -> Option<GoneMarker> {
+        let is_marker = matches!(control, Some(ControlRecord::Abort { .. } | ControlRecord::Commit { .. }));
+        let producer = header.producer_id().filter(|_| is_marker && header.is_transactional())?;
+        let offset = header.last_offset();
+        if matches!(fate, Fate::Goes | Fate::Header) {
+            return Some(GoneMarker { producer, after: self.markers.get(&producer).copied(), offset });
+        }
+        self.markers.insert(producer, offset);
+        None
     }
 }
 
@@ -93,11 +111,14 @@ pub(super) enum Fate {
     Goes,
 }
 
-/// A fate, and the entry of the transaction index that goes with it.
+/// A fate, and what goes with it.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) fate: Fate,
+    /// The entry of the transaction index.
     pub(super) aborted: Option<AbortedTransaction>,
+    /// The marker that is no more.
+    pub(super) marker: Option<GoneMarker>,
 }
 
 /// What a pass goes by.
@@ -122,7 +143,8 @@ impl Judge<'_> {
         let ended = || header.producer_id().and_then(|id| self.aborted.ended_by(id, header.last_offset()));
         let marks_abort = matches!(control, Some(ControlRecord::Abort { .. }));
         if header.base_offset() >= self.end {
-            return Verdict { fate: Fate::Stays, aborted: ended().filter(|_| marks_abort) };
+            let marker = seen.decide(header, control, &Fate::Stays);
+            return Verdict { fate: Fate::Stays, aborted: ended().filter(|_| marks_abort), marker };
         }
         let fate = if header.is_control() {
             self.judge_control(header, control, had_data)
@@ -133,7 +155,8 @@ impl Judge<'_> {
         };
         let is_needed = is_last || self.is_last_of_producer(header);
         let fate = if fate == Fate::Goes && is_needed { Fate::Header } else { fate };
-        Verdict { fate, aborted: ended().filter(|_| marks_abort && had_data) }
+        let marker = seen.decide(header, control, &fate);
+        Verdict { fate, aborted: ended().filter(|_| marks_abort && had_data), marker }
     }
 
     fn judge_control(&self, header: &BatchHeader, control: Option<ControlRecord>, had_data: bool) -> Fate {

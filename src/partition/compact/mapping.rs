@@ -82,7 +82,7 @@ impl Mapping {
             self.end = plan.selection.limit;
             return Ok(Mapped::All);
         };
-        let batches = source.batches_at(self.position, read_bytes, self.due, Some(*next_base))?;
+        let batches = source.batches_at(self.position, read_bytes, self.due, plan.bounds(Some(*next_base)))?;
         if batches.is_empty() {
             self.end = self.end.max(*next_base);
             self.index += 1;

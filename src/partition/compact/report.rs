@@ -43,10 +43,12 @@ pub enum CompactionEnd {
     /// There was no room for more keys in the map; the next round goes on behind
     /// [`cleaned_to`](Compaction::cleaned_to).
     MapFull,
-    /// The segments changed meanwhile: the log was truncated or reopened, records were taken away from the front, or
-    /// something holds them now. What was not exchanged yet is as it was.
+    /// The segments changed meanwhile: the log was truncated or reopened, records were taken away from the front,
+    /// something holds them now, or the settings do not have them compacted any more. What was not exchanged yet is as it
+    /// was.
     Interrupted,
-    /// The disk is full. The old segments are all there.
+    /// The disk is full. What was not exchanged yet is as it was: no record is lost, and what was exchanged before stays
+    /// compacted.
     DiskFull {
         /// The file that there was no room for.
         path: PathBuf,

@@ -1,16 +1,19 @@
 //! Cleaned segments take the place of those that they were made of (FORMATS 14).
 //!
 //! ```text
-//!   1  new  .cleaned → .swap       the highest base first, each durable before the next
+//!   1  new  .cleaned → .swap       those behind the first; once they are durable the first
 //!          ── from here on an open finishes it ──
 //!   2  old  → .<n>.deleted         durable before the next step
-//!   3  new  .swap → its name       the lowest base first; of each the .log, and once that is durable the indexes
+//!   3  new  .swap → its name       each .log; once they are durable the indexes
 //!   4  the view with the new segments is published; snapshots of bases that are no more go
 //! ```
 //!
 //! Names that are not synced may change in any order in a loss of power, which is why there is a sync between any two of
-//! these that must not change places. Before the first step what earlier attempts have left is removed: a `.cleaned` of
-//! a lower base would have an open take the `.swap` files for incomplete.
+//! these that must not change places; there are five in all, however many segments there are, for whoever appends waits
+//! for them. While any file of the first segment is called `.cleaned` the others count for nothing. In the third step some
+//! `.log` have their names and others have not: an open tells those that have by their indexes, which are called `.swap`
+//! until every `.log` has its name (where one has no index, the names are given the lowest first, each durable). Before the first step what earlier attempts have left is removed: a `.cleaned` of a
+//! lower base would have an open take the `.swap` files for incomplete.
 //!
 //! What fails in the first step is undone; what fails behind it poisons the partition, whose reopen finishes it. Readers
 //! hold what they hold: the files of the old segments live until the last of them lets go.
@@ -55,11 +58,13 @@ impl Inner {
 
     /// Step 1.
     fn declare(&self, new: &[Segment]) -> Result<()> {
-        for segment in new.iter().rev() {
-            segment.to_swap()?;
+        let Some((first, others)) = new.split_first() else { return Ok(()) };
+        if !others.is_empty() {
+            others.iter().rev().try_for_each(Segment::to_swap)?;
             self.home.sync_directory()?;
         }
-        Ok(())
+        first.to_swap()?;
+        self.home.sync_directory()
     }
 
     /// Undoes step 1. First the set is made incomplete again, so that no part of it is ever taken for the whole.
@@ -84,12 +89,27 @@ impl Inner {
     fn replace(&self, writer: &mut Writer, old: &[Arc<SegmentReader>], new: &[Segment]) -> Result<()> {
         self.retire_all(writer, old)?;
         self.home.sync_directory()?;
+        let at_once = self.can_be_told(new)?;
         for segment in new {
             segment.install_log()?;
-            self.home.sync_directory()?;
-            segment.install_indexes()?;
+            if !at_once {
+                self.home.sync_directory()?;
+            }
         }
+        self.home.sync_directory()?;
+        new.iter().try_for_each(Segment::install_indexes)?;
         self.home.sync_directory()
+    }
+
+    /// Whether an open would tell which of the new segments have their names: each has the file of an index. It may have
+    /// none where nothing was to be indexed, or could be; then the names are given one after the other.
+    fn can_be_told(&self, new: &[Segment]) -> Result<bool> {
+        let names: Vec<_> = self.home.list()?.into_iter().map(|entry| entry.name).collect();
+        let has_index = |segment: &Segment| {
+            let of_base = |kind: &str| format!("{:020}.{kind}.swap", segment.base_offset().0);
+            [of_base("index"), of_base("timeindex")].iter().any(|name| names.contains(name))
+        };
+        Ok(new.len() < 2 || new.iter().all(has_index))
     }
 
     fn publish_swapped(&self, old: &[Arc<SegmentReader>], new: &[Segment]) {
