@@ -5,7 +5,10 @@
 #[path = "support/wal.rs"]
 mod wal;
 
-use taffrail::{Durability, Error, Fault, MemoryStorage, OperationKind, Partition, PartitionConfig};
+use taffrail::{
+    Appended, BatchBuilder, Durability, Error, Fault, MemoryStorage, Offset, Operation, OperationKind, Partition,
+    PartitionConfig, ProducerEpoch, ProducerId, Record, Sequence,
+};
 use wal::{DIRECTORY, append, config, offsets, open};
 
 const NOTE: &str = "data/wal-0/sync-failed.taffrail";
@@ -83,4 +86,23 @@ fn a_recovery_that_fails_leaves_the_note() {
     assert!(wal::try_open(&storage, DIRECTORY, os()).is_err());
     storage.clear_faults();
     assert!(storage.bytes_of(NOTE).is_some());
+}
+
+/// The disk was full when the partition was to become synced. Who asked again was told that it is, and the records that
+/// readers had seen before were not.
+#[test]
+fn a_partition_becomes_synced_when_it_is_asked_again() {
+    let storage = MemoryStorage::new(1);
+    let partition = open(&storage, os());
+    let mut batch = BatchBuilder::new();
+    batch.push(&Record::new("v").key("k")).expect("small");
+    batch.producer(ProducerId(1), ProducerEpoch(0), Sequence(0));
+    partition.append(&mut batch).and_then(Appended::wait).expect("stored");
+    let full = |operation: &Operation| operation.path.ends_with("history.taffrail.tmp").then_some(Fault::NoSpace);
+    storage.fail_when(full);
+    partition.set_config(config().durability(Durability::Sync)).expect_err("it cannot be synced");
+    storage.clear_faults();
+    partition.set_config(config().durability(Durability::Sync)).expect("the disk is sound");
+    let stats = partition.stats();
+    assert_eq!((stats.high_watermark, stats.synced_end), (Offset(1), Offset(1)));
 }

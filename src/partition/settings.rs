@@ -158,7 +158,8 @@ impl Partition {
         if let Some(refused) = refused {
             return Err(refused);
         }
-        if becomes_synced { inner.flush() } else { Ok(()) }
+        // Also where an earlier call has failed in this.
+        if is_to_sync { inner.flush() } else { Ok(()) }
     }
 }
 

@@ -45,13 +45,15 @@ impl Work {
         self.recovery.lost = self.recovery.lost.take().or(lost);
     }
 
-    /// Where verification begins: the segment that holds the recovery point, and a byte at or before it.
+    /// Where verification begins: the segment that holds the recovery point, and a byte at or before it. Where no batch
+    /// begins there that says which it is, the first one.
     pub(super) fn start_of_verification(&self) -> Result<(usize, u64)> {
         let holds = |segment: &Segment| segment.base_offset() <= self.recovery_point;
         let index = self.segments.partition_point(holds).saturating_sub(1);
         let Some(segment) = self.segments.get(index) else { return Ok((index, 0)) };
         let position = segment.reader().indexed_position(self.recovery_point)?;
-        Ok((index, position))
+        let is_known = position == 0 || segment.reader().header_at(position)?.is_some();
+        Ok((index, if is_known { position } else { 0 }))
     }
 
     /// The offset of the batch that begins at a byte of a segment.
@@ -143,11 +145,12 @@ impl Checks<'_> {
 
 impl Work {
     /// What is known of the producers below `end`: from the newest snapshot on. Where a transaction index is damaged, or
-    /// has less than was noted, the batches from there on are read before, so that it is mended.
+    /// has not what was noted, the batches from there on are read before, so that it is mended.
     pub(super) fn rebuild_producers(&mut self, home: &Home, end: Offset) -> Result<()> {
         let readers = readers_of(&self.segments);
         if let Some(lacking) = self.first_lacking(&readers)? {
             self.replay_producers(home, &readers, lacking, end)?;
+            self.aborted.note_again(home, &readers);
         }
         self.replay_producers(home, &readers, end, end)
     }

@@ -111,7 +111,10 @@ impl Files {
         } else {
             storage.open(&path, capacity).map_err(|e| Error::io("open", path, e))?
         };
-        Ok(Self::of(storage, directory, base, log, index_bytes_max, stage))
+        let mut files = Self::of(storage, directory, base, log, index_bytes_max, stage);
+        // Of what lies there it is not known whether the process before has synced it.
+        files.unsynced_transactions = AtomicBool::new(!create);
+        Ok(files)
     }
 
     /// Creates the `.log` of a segment that is to take the place of others. What an earlier attempt has left under its
@@ -211,6 +214,11 @@ impl Files {
         let stage = self.stage.lock();
         let created = self.storage.create(&self.path_at(kind, *stage), self.index_bytes_max)?;
         Ok(self.slot(kind).map_or(&self.log, |slot| slot.get_or_init(|| created)))
+    }
+
+    /// Makes the names of its files durable.
+    pub(super) fn sync_directory(&self) -> io::Result<()> {
+        self.storage.sync_directory(&self.directory)
     }
 
     /// Notes that the transaction index has to be synced.

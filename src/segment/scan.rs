@@ -154,7 +154,12 @@ pub(super) fn overruled(
     // The second is the odd one out where the offsets behind it fit this one, as if it began where it should.
     let third = cursor.parse(second_at + second.size())?.ok().map(|third| third.base_offset()).or(rules.next_base);
     let fitting = header.next_offset().plus(second.next_offset().0 - second.base_offset().0);
-    Ok(third.is_none_or(|third| if rules.contiguous { third != fitting } else { third < header.next_offset() }))
+    let Some(third) = third else {
+        // Two that say otherwise: who comes right behind what is before them stays, and who lies before that goes. The last
+        // one may be half written.
+        return Ok(header.base_offset() != due.offset && second.base_offset() >= due.offset);
+    };
+    Ok(if rules.contiguous { third != fitting } else { third < header.next_offset() })
 }
 
 /// The next readable batch behind the damaged one at `at`; `None` where there is none up to `end`.

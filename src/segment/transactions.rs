@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use super::files::Kind;
+use super::files::{Files, Kind};
 use super::offset_index::OffsetIndex;
 use super::rules::Rules;
 use super::txn_index::{AbortedTransaction, ENTRY_BYTES, TxnIndex, refused};
@@ -39,10 +39,9 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes the transaction index consist of what it has of the batches before `position`, and `aborted`.
+    /// Makes the transaction index consist of what it has of the batches before `position`, and `aborted`. What had to be
+    /// written for that is synced: the batches may be, and are not read again then.
     pub(crate) fn replace_transactions(&mut self, position: u64, aborted: &[AbortedTransaction]) -> Result<()> {
-        let files = Arc::clone(&self.reader.files);
-        let failed = |e| files.error("write", Kind::TxnIndex, e);
         let mut kept = TxnIndex::new(self.base_offset());
         if position > 0 {
             let rules = Rules::bare(self.base_offset());
@@ -52,14 +51,8 @@ impl Segment {
         let length = (kept.len() * ENTRY_BYTES) as u64;
         let bytes: Vec<u8> =
             aborted.iter().filter(|entry| kept.push(**entry)).flat_map(|entry| entry.to_bytes()).collect();
-        if let Some(file) = files.index(Kind::TxnIndex).map_err(failed)? {
-            file.truncate(length).map_err(failed)?;
-        }
-        if !bytes.is_empty() {
-            let file = files.index_for_writing(Kind::TxnIndex).map_err(failed)?;
-            file.write(length, &[IoSlice::new(&bytes)]).map_err(failed)?;
-        }
-        files.transactions_changed();
+        let files = Arc::clone(&self.reader.files);
+        replace_entries(&files, length, &bytes).map_err(|error| files.error("write", Kind::TxnIndex, error))?;
         self.reader.set_transactions(Some(Arc::new(kept)));
         self.transactions_torn = false;
         Ok(())
@@ -72,4 +65,22 @@ impl Segment {
         self.transactions_torn = false;
         Ok(())
     }
+}
+
+/// Makes an index consist of its first `length` bytes and these, durably: also where they are there, since the sync of who
+/// wrote them may have failed.
+fn replace_entries(files: &Files, length: u64, bytes: &[u8]) -> io::Result<()> {
+    let file = match files.index(Kind::TxnIndex)? {
+        None if bytes.is_empty() => return Ok(()),
+        None => files.index_for_writing(Kind::TxnIndex)?,
+        Some(file) if bytes.is_empty() && file.len()? == length => return Ok(()),
+        Some(file) => file,
+    };
+    file.truncate(length)?;
+    if !bytes.is_empty() {
+        file.write(length, &[IoSlice::new(bytes)])?;
+    }
+    files.transactions_changed();
+    files.sync_transactions()?;
+    files.sync_directory()
 }
