@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Node;
 use super::driver::{Input, Task};
@@ -82,13 +81,17 @@ impl Node {
 
     /// Makes the partitions what the catalogue says; what fails is tried again by the keeper.
     pub(super) fn reconcile_noting(&self) -> Failures {
+        let image = self.image.load();
         let failures = self.reconcile();
-        self.unreconciled.store(!failures.is_empty(), Ordering::Release);
+        *self.reconciled.lock() = Some(image).filter(|_| failures.is_empty());
         failures
     }
 
-    /// Tries again what an earlier reconciliation left. The caller has the turn.
+    /// Tries again what an earlier reconciliation left, and does what has come to light since: a command that was answered
+    /// with an error may be committed all the same. The caller has the turn.
     pub(super) fn reconcile_if_due(&self) -> Failures {
-        if self.unreconciled.load(Ordering::Acquire) { self.reconcile_noting() } else { Failures::new() }
+        let image = self.image.load();
+        let is_done = self.reconciled.lock().as_ref().is_some_and(|reconciled| Shared::ptr_eq(reconciled, &image));
+        if is_done { Failures::new() } else { self.reconcile_noting() }
     }
 }

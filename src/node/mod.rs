@@ -113,8 +113,8 @@ pub(crate) struct Node {
     turn: Mutex<()>,
     /// Held by whoever closes the log.
     closing: Mutex<()>,
-    /// A reconciliation has failed and is to be tried again.
-    unreconciled: AtomicBool,
+    /// What of the catalogue the directory agrees with; none after a reconciliation that has failed.
+    reconciled: Mutex<Option<Pointer<Controller>>>,
     topics: Swap<Topics>,
     producer_ids: Mutex<ProducerIds>,
     desks: Desks,

@@ -78,7 +78,7 @@ impl Node {
             driver: Mutex::new(driver),
             turn: Mutex::new(()),
             closing: Mutex::new(()),
-            unreconciled: AtomicBool::new(false),
+            reconciled: Mutex::new(None),
             topics: Swap::new(Shared::default()),
             producer_ids: Mutex::new(ProducerIds::default()),
             desks: Desks::new(),
@@ -132,6 +132,7 @@ impl Node {
         partitions().try_for_each(Partition::enter_books)?;
         self.books.save()?;
         partitions().try_for_each(Partition::leave_inner_files)?;
+        self.skip_known_producer_ids();
         self.recover_transactions();
         Ok(())
     }
