@@ -10,8 +10,8 @@ use std::time::Duration;
 use support::compacted::*;
 use taffrail::{
     BatchBuilder, CleanerConfig, Cleanup, Clock, Compacting, CompactionEnd, Compression, Durability, Error, Fault,
-    Force, Isolation, ManualClock, MemoryStorage, Now, Offset, Outcome, Partition, Ratio, ReadOptions, Retention,
-    Storage, Timestamp,
+    Force, Isolation, ManualClock, MemoryStorage, Now, Offset, OperationKind, Outcome, Partition, Ratio, ReadOptions,
+    Retention, Storage, Timestamp,
 };
 
 const HUNDRED: Duration = Duration::from_millis(100);
@@ -152,6 +152,25 @@ fn an_aborted_transaction_goes_before_its_marker() {
     assert_eq!(partition.last_stable(), Offset(9));
 }
 
+/// A batch whose records all have later ones is not read again: what it says of its transaction and its producer counts.
+#[test]
+fn what_is_passed_over_counts_all_the_same() {
+    let (partition, ..) = fresh(config().delete_retention(HUNDRED));
+    for sequence in 0..2 {
+        put_of(&partition, 9, 2 * sequence, true, &[(Some("a"), Some("v"), 1), (Some("b"), Some("v"), 1)]);
+        mark(&partition, 9, Outcome::Committed, 1);
+    }
+    put(&partition, &[(Some("a"), Some("w"), 1), (Some("b"), Some("w"), 1)]);
+    partition.roll().expect("rolled");
+    let done = compact(&partition, 1000);
+    assert_eq!((done.records_kept, done.records_dropped), (2, 4));
+    assert_eq!(shape(&partition), [(2, 2, 1), (3, 4, 0), (5, 5, 1), (6, 7, 2)], "the first one is not needed");
+    assert!(headers(&partition).iter().all(|header| header.delete_horizon().is_none()), "there was data");
+    compact(&partition, 1001);
+    let horizons: Vec<_> = headers(&partition).iter().map(|header| header.delete_horizon().map(|at| at.0)).collect();
+    assert_eq!(horizons, [Some(1101), None, None, None], "of the first transaction there is none");
+}
+
 /// A producer that has nothing but a marker left keeps that marker's batch, for its epoch.
 #[test]
 fn the_marker_of_a_producer_without_data_stays_as_its_header() {
@@ -278,6 +297,32 @@ fn a_round_ends_inside_of_a_batch() {
         (7..12).map(|n: usize| format!("{n} {} v", keys[n])).chain(["12 a -".to_owned()]).collect();
     assert_eq!(lines(&partition), expected);
     assert_eq!(shape(&partition), [(0, 11, 5), (12, 12, 1)]);
+}
+
+/// The rest of a batch that is mapped in part is not clean yet, and the time of its deletions has not begun.
+#[test]
+fn the_time_of_a_deletion_begins_when_its_batch_is_clean() {
+    let (storage, clock) = (MemoryStorage::new(3), Arc::new(ManualClock::at(Timestamp(1000))));
+    let small = CleanerConfig::new().map_bytes_max(24 * 4);
+    let config = config().delete_retention(HUNDRED).min_dirty_ratio(Ratio::new(0.0));
+    let partition = builder(&storage, &clock, config).cleaner(small).open().expect("it opens");
+    let rows = [(Some("a"), None, 1), (Some("b"), Some("v"), 1), (Some("c"), Some("v"), 1), (Some("d"), None, 1)];
+    put(&partition, &[&rows[..], &[(None, Some("no key"), 1)]].concat());
+    partition.roll().expect("rolled");
+    let mut rounds = Vec::new();
+    for millis in [1000, 2000] {
+        let ended = loop {
+            match partition.compact(at(millis), 1).expect("compacted") {
+                Compacting::Ended(ended) => break ended,
+                Compacting::Idle => panic!("it is due"),
+                _ => {}
+            }
+        };
+        let header = headers(&partition)[0];
+        rounds.push((ended.cleaned_to.0, header.record_count(), header.delete_horizon().map(|at| at.0)));
+    }
+    assert_eq!(rounds, [(3, 5, None), (5, 4, Some(2100))]);
+    assert_eq!(lines(&partition), ["0 a -", "1 b v", "2 c v", "3 d -"]);
 }
 
 /// Output that is larger than a segment rolls: here the bound has become smaller.
@@ -501,6 +546,30 @@ fn the_checkpoint_is_kept_and_lowered() {
     assert_eq!(checkpoint(&storage), "0\n1\nkept 0 0\n");
 }
 
+/// What was compacted and lies in the segment of a cut counts as dirty, at once and for the next open.
+#[test]
+fn what_is_appended_behind_a_cut_is_dirty() {
+    let (partition, storage, _) = fresh(config());
+    for n in 0..6 {
+        put(&partition, &[(Some(&format!("k{n}")), Some("v"), 1)]);
+        if n % 2 == 1 {
+            partition.roll().expect("rolled");
+        }
+    }
+    // Each segment stays by itself.
+    partition.set_config(config().segment_bytes(200)).expect("set");
+    assert_eq!(compact(&partition, 1).cleaned_to, Offset(6));
+    assert_eq!(partition.truncate_from(Offset(5), Force::Yes).expect("truncated"), Offset(5));
+    let checkpoint = storage.bytes_of(format!("{PATH}/cleaner-offset-checkpoint")).expect("it is there");
+    assert_eq!(checkpoint, &b"0\n1\nkept 0 4\n"[..], "where the segment of the cut begins");
+    for key in ["k1", "k9"] {
+        put(&partition, &[(Some(key), Some("again"), 1)]);
+    }
+    partition.roll().expect("rolled");
+    compact(&partition, 1);
+    assert_eq!(lines(&partition), ["0 k0 v", "2 k2 v", "3 k3 v", "4 k4 v", "5 k1 again", "6 k9 again"]);
+}
+
 /// A full disk: the old segments are all there, the report says so, and it is tried again later.
 #[test]
 fn on_a_full_disk_the_old_segments_stay() {
@@ -522,6 +591,38 @@ fn on_a_full_disk_the_old_segments_stay() {
     assert!(matches!(partition.compact(clock.now(), 1), Ok(Compacting::Working { .. })));
     compact(&partition, 1);
     assert_eq!(lines(&partition), ["5 a v"]);
+}
+
+/// The same, where there is no room for any one of the writes: no record is left out of what takes the place of the old ones.
+#[test]
+fn a_disk_that_is_full_for_a_moment_leaves_no_record_out() {
+    let run = |number: Option<u64>| {
+        let (partition, storage, clock) = fresh(config());
+        for n in 0..8_u64 {
+            put(&partition, &[(Some(&format!("k{}", n % 3)), Some("v"), 1)]);
+        }
+        partition.roll().expect("rolled");
+        let before = batches(&partition);
+        storage.record_history();
+        if let Some(number) = number {
+            storage.fail_at(number, Fault::NoSpace);
+        }
+        let done = partition.compact_all(clock.now()).expect("a full disk is no error");
+        let takes_room = |kind| matches!(kind, OperationKind::Create | OperationKind::Write);
+        let history = storage.history().into_iter().filter(|one| takes_room(one.kind));
+        let numbers: Vec<u64> = history.map(|one| one.number).collect();
+        storage.clear_faults();
+        let is_full = matches!(done.end, CompactionEnd::DiskFull { .. });
+        if is_full && done.segments_after == 0 {
+            assert_eq!(batches(&partition), before, "{number:?}");
+        }
+        compact(&partition, 1);
+        assert_eq!(lines(&partition), ["5 k2 v", "6 k0 v", "7 k1 v"], "{number:?}");
+        (numbers, is_full)
+    };
+    let (numbers, _) = run(None);
+    let full = numbers.iter().filter(|number| run(Some(**number)).1).count();
+    assert!(full >= 3, "{full} of {} operations found no room", numbers.len());
 }
 
 /// Damage ends the compaction of a partition until it is reopened; everything else goes on.

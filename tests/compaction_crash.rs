@@ -17,8 +17,8 @@ use bytes::Bytes;
 use support::compacted::*;
 use support::env_count;
 use taffrail::{
-    Compacting, CompactionEnd, Durability, Fault, Isolation, ManualClock, MemoryStorage, Outcome, Partition,
-    PartitionConfig, Timestamp,
+    CleanerConfig, Cleanup, Compacting, CompactionEnd, Durability, Fault, Isolation, ManualClock, MemoryStorage,
+    Offset, OperationKind, Outcome, Partition, PartitionConfig, Timestamp,
 };
 
 /// Groups of several segments, of whose last nothing stays, and some that are written as several segments.
@@ -151,25 +151,96 @@ fn interrupt(storage: MemoryStorage, clock: &Arc<ManualClock>, durability: Durab
     storage
 }
 
-/// What was synced does not go for the sake of what was not: a loss of power would take both.
+/// One segment becomes several. Of names that are not synced a loss of power takes any, and leaves any: what is found is the
+/// old segment or all of the new ones, with the transaction index that the last of them has.
+#[test]
+fn the_names_of_several_segments_change_together() {
+    let long = "v".repeat(150);
+    let prepare = || {
+        let (storage, clock) = (MemoryStorage::new(3), Arc::new(ManualClock::at(Timestamp(1000))));
+        // Three keys: what is aborted lies behind them, and stays.
+        let cleaner = CleanerConfig::new().map_bytes_max(24 * 4);
+        let partition = builder(&storage, &clock, config()).cleaner(cleaner).open().expect("it opens");
+        put(&partition, &[(Some("gone"), Some("before"), 1)]);
+        partition.roll().expect("rolled");
+        partition.trim_before(Offset(1)).expect("trimmed");
+        put(&partition, &[(Some("k0"), Some(&long), 1)]);
+        put_of(&partition, 9, 0, true, &[(Some("k0"), Some("committed"), 1)]);
+        mark(&partition, 9, Outcome::Committed, 1);
+        for n in 0..5_u64 {
+            put(&partition, &[(Some(&format!("k{n}")), Some(&long), 1)]);
+        }
+        put_of(&partition, 9, 1, true, &[(Some("k0"), Some("aborted"), 1)]);
+        mark(&partition, 9, Outcome::Aborted, 1);
+        partition.roll().expect("rolled");
+        put(&partition, &[(Some("z"), Some("in the active one"), 1)]);
+        partition.set_config(config().segment_bytes(500)).expect("set");
+        // What an earlier attempt could not remove.
+        storage.set_bytes(format!("{PATH}/00000000000000000000.timeindex.cleaned"), b"").expect("it is there");
+        (partition, storage, clock)
+    };
+    let round = |partition: &Partition| loop {
+        match partition.compact(at(1000), 1 << 20) {
+            Ok(Compacting::Working { .. }) => {}
+            ended => break ended,
+        }
+    };
+    let (whole, storage, _) = prepare();
+    let before = batches(&whole);
+    storage.record_history();
+    let Ok(Compacting::Ended(done)) = round(&whole) else { panic!("it ends") };
+    assert_eq!((done.segments_before, done.segments_after, done.end), (1, 4, CompactionEnd::MapFull));
+    let (after, visible) = (batches(&whole), read(&whole, Isolation::Committed));
+    let all = read(&whole, Isolation::Uncommitted);
+    assert!(all.len() == visible.len() + 1, "what is aborted is there still: {all:?}");
+    let renames = storage.history().into_iter().filter(|one| one.kind == OperationKind::Rename);
+    let begin = renames.map(|one| one.number).min().expect("the new ones get their names");
+    for number in begin..=storage.operations() {
+        let (partition, storage, clock) = prepare();
+        storage.crash_at(number);
+        drop(round(&partition));
+        for seed in 0..env_count("TAFFRAIL_CRASH_SEEDS", 40).max(10) {
+            let left = storage.crash(seed);
+            // It need not be a topic that is compacted still: there are gaps all the same.
+            let cleanup = if seed % 2 == 0 { Cleanup::Compact } else { Cleanup::Delete };
+            let partition = builder(&left, &clock, config().cleanup(cleanup)).open().expect("it opens");
+            let found = batches(&partition);
+            let context = format!("operation {number}, seed {seed}: {:?}", shape(&partition));
+            assert!(found == before || found == after, "{context}");
+            let visible_now: Vec<_> = read(&partition, Isolation::Committed);
+            assert_eq!(visible_now.last(), visible.last(), "{context}");
+            assert!(visible_now.iter().all(|seen| seen.2.as_deref() != Some("aborted")), "{context}");
+        }
+    }
+}
+
+/// What was synced does not go for the sake of what was not, nor of what a marker decides that was not: a loss of power would
+/// take both.
 #[test]
 fn what_goes_goes_for_the_sake_of_what_lasts() {
     for seed in 0..env_count("TAFFRAIL_SEEDS", 200).min(50) {
-        let (storage, clock) = (MemoryStorage::new(seed), Arc::new(ManualClock::at(Timestamp(1000))));
-        // Two segments do not fit one, so that each is exchanged by itself.
-        let config = config().durability(Durability::Os).segment_bytes(400);
-        let partition = builder(&storage, &clock, config.clone()).open().expect("it opens");
-        put(&partition, &[(Some("a"), Some(&"first".repeat(60)), 1)]);
-        partition.sync().expect("synced");
-        partition.roll().expect("rolled");
-        put(&partition, &[(Some("a"), Some(&"later".repeat(60)), 1)]);
-        partition.roll().expect("rolled");
-        while read(&partition, Isolation::Committed).len() > 1 {
-            partition.compact(at(1000), 1).expect("compacted");
+        for is_transactional in [false, true] {
+            let (storage, clock) = (MemoryStorage::new(seed), Arc::new(ManualClock::at(Timestamp(1000))));
+            // Two segments do not fit one, so that each is exchanged by itself.
+            let config = config().durability(Durability::Os).segment_bytes(400);
+            let partition = builder(&storage, &clock, config.clone()).open().expect("it opens");
+            put(&partition, &[(Some("a"), Some(&"first".repeat(60)), 1)]);
+            partition.sync().expect("synced");
+            partition.roll().expect("rolled");
+            put_of(&partition, 9, 0, is_transactional, &[(Some("a"), Some(&"later".repeat(60)), 1)]);
+            partition.roll().expect("rolled");
+            if is_transactional {
+                mark(&partition, 9, Outcome::Committed, 1);
+            }
+            while shape(&partition).iter().any(|batch| batch.0 == 0) {
+                partition.compact(at(1000), 1).expect("compacted");
+            }
+            // As it is: a partition that is let go of is closed, and synced by that.
+            let left = storage.crash(seed);
+            drop(partition);
+            let partition = builder(&left, &clock, config).open().expect("it opens");
+            let found = read(&partition, Isolation::Committed);
+            assert_eq!(found.len(), 1, "seed {seed}, transactional: {is_transactional}: the key is gone");
         }
-        drop(partition);
-        let left = storage.crash(seed);
-        let partition = builder(&left, &clock, config).open().expect("it opens");
-        assert_eq!(read(&partition, Isolation::Committed).len(), 1, "seed {seed}: the key is gone");
     }
 }

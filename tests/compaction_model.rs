@@ -1,5 +1,6 @@
 //! A compacted partition against a plain list of what was appended: keys, deletions and transactions, while compaction
-//! goes on step by step and the log is truncated, trimmed, reopened and killed in between.
+//! goes on step by step and the log is truncated, trimmed, reopened and killed in between; settings change in the middle of a
+//! round, producers are forgotten, and power goes inside of a round.
 //!
 //! After every step: no record has another offset, key or value than it was appended with; none that was gone is there
 //! again; one that is gone was aborted, or has a later one of its key that counts, or was a deletion whose time is over;
@@ -16,30 +17,73 @@ use std::time::Duration;
 use proptest::prelude::*;
 use support::compacted::*;
 use taffrail::{
-    CleanerConfig, Clock, Compacting, CompactionEnd, Force, Isolation, ManualClock, MemoryStorage, Offset, Outcome,
-    Partition, PartitionConfig, Ratio, Timestamp,
+    CleanerConfig, Cleanup, Clock, Compacting, CompactionEnd, Error, Force, Isolation, ManualClock, MemoryStorage,
+    Offset, Outcome, Partition, PartitionConfig, Ratio, Timestamp,
 };
 
-const RETENTION: i64 = 500;
+const RETENTION: u16 = 500;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { keys: Vec<(u8, bool)> },
-    Transactional { producer: u8, keys: Vec<(u8, bool)> },
-    Mark { producer: u8, commits: bool },
+    Append {
+        keys: Vec<(u8, bool)>,
+    },
+    Transactional {
+        producer: u8,
+        keys: Vec<(u8, bool)>,
+    },
+    Mark {
+        producer: u8,
+        commits: bool,
+    },
     Roll,
-    Compact { steps: u8 },
+    Compact {
+        steps: u8,
+    },
     CompactAll,
-    Wait { millis: u16 },
-    Truncate { back: u8 },
-    Trim { forward: u8 },
+    Wait {
+        millis: u16,
+    },
+    Truncate {
+        back: u8,
+    },
+    Trim {
+        forward: u8,
+    },
     Reopen,
     CloseAndOpen,
     Kill,
+    /// A transaction over two segments: a snapshot lies between its data and its marker.
+    Split {
+        producer: u8,
+        keys: Vec<(u8, bool)>,
+        commits: bool,
+    },
+    /// Producers are forgotten, and everything that can go goes: the horizons of deletions and of markers pass.
+    Settle,
+    Configure {
+        segment_bytes: u32,
+        lag: u16,
+        retention: u16,
+        compacts: bool,
+    },
+    /// Checkpoints, and producers that are forgotten.
+    Maintain,
+    PowerLoss {
+        after: u8,
+        seed: u64,
+    },
 }
 
 fn keys() -> impl Strategy<Value = Vec<(u8, bool)>> {
     prop::collection::vec((0..6_u8, prop::bool::weighted(0.25)), 1..5)
+}
+
+fn configure() -> impl Strategy<Value = Step> {
+    let lag = prop_oneof![3 => Just(0), 1 => 1..600_u16];
+    (300..1500_u32, lag, 0..RETENTION, prop::bool::weighted(0.8)).prop_map(
+        |(segment_bytes, lag, retention, compacts)| Step::Configure { segment_bytes, lag, retention, compacts },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -55,7 +99,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|forward| Step::Trim { forward }),
         1 => Just(Step::Reopen),
         1 => Just(Step::CloseAndOpen),
-        1 => Just(Step::Kill),
+        2 => Just(Step::Kill),
+        2 => (0..3_u8, keys(), any::<bool>())
+            .prop_map(|(producer, keys, commits)| Step::Split { producer, keys, commits }),
+        1 => Just(Step::Settle),
+        1 => configure(),
+        2 => Just(Step::Maintain),
+        1 => (0..60_u8, any::<u64>()).prop_map(|(after, seed)| Step::PowerLoss { after, seed }),
     ]
 }
 
@@ -81,6 +131,9 @@ struct Model {
     clock: Arc<ManualClock>,
     partition: Partition,
     map_bytes: usize,
+    config: PartitionConfig,
+    /// The shortest that deletions ever had to stay, in milliseconds.
+    retention_least: i64,
     records: BTreeMap<u64, Known>,
     events: BTreeMap<u64, Event>,
     sequences: BTreeMap<i64, i32>,
@@ -88,21 +141,27 @@ struct Model {
 }
 
 fn settings() -> PartitionConfig {
-    let retention = Duration::from_millis(RETENTION.unsigned_abs());
-    config().segment_bytes(700).min_dirty_ratio(Ratio::new(0.1)).delete_retention(retention)
+    config()
+        .segment_bytes(700)
+        .min_dirty_ratio(Ratio::new(0.1))
+        .delete_retention(Duration::from_millis(RETENTION.into()))
+        .producer_id_expiration(Duration::from_millis(200))
+        .checkpoint_interval(Duration::from_millis(100))
 }
 
-fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>, map_bytes: usize) -> Partition {
+fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>, map_bytes: usize, config: &PartitionConfig) -> Partition {
     let cleaner = CleanerConfig::new().map_bytes_max(map_bytes).read_bytes(150);
-    builder(storage, clock, settings()).cleaner(cleaner).open().expect("it opens")
+    builder(storage, clock, config.clone()).cleaner(cleaner).open().expect("it opens")
 }
 
 impl Model {
     fn new(map_bytes: usize) -> Self {
         let (storage, clock) = (MemoryStorage::new(5), Arc::new(ManualClock::at(Timestamp(1000))));
-        let partition = open(&storage, &clock, map_bytes);
+        let (config, retention_least) = (settings(), RETENTION.into());
+        let partition = open(&storage, &clock, map_bytes, &config);
         let (records, events, sequences) = Default::default();
-        Self { storage, clock, partition, map_bytes, records, events, sequences, value: 0 }
+        let value = 0;
+        Self { storage, clock, partition, map_bytes, config, retention_least, records, events, sequences, value }
     }
 
     fn now(&self) -> i64 {
@@ -156,8 +215,10 @@ impl Model {
             }
             Step::CompactAll => {
                 self.meet();
-                let done = self.partition.compact_all(self.clock.now()).expect("compacted");
-                assert_eq!(done.end, CompactionEnd::Complete);
+                match self.partition.compact_all(self.clock.now()) {
+                    Err(Error::Policy(_)) => assert!(!self.config.cleanup.compacts()),
+                    done => assert_eq!(done.expect("compacted").end, CompactionEnd::Complete),
+                }
             }
             Step::Wait { millis } => self.clock.advance(Duration::from_millis(u64::from(*millis))),
             Step::Truncate { back } => self.truncate(u64::from(back % 12)),
@@ -169,15 +230,61 @@ impl Model {
             Step::Reopen => self.partition.reopen().expect("reopened"),
             Step::CloseAndOpen => {
                 self.partition.clone().close().expect("closed");
-                self.partition = open(&self.storage, &self.clock, self.map_bytes);
+                self.open();
                 assert!(self.partition.recovery().clean);
             }
             Step::Kill => {
                 self.storage = self.storage.kill();
-                self.partition = open(&self.storage, &self.clock, self.map_bytes);
+                self.open();
+            }
+            Step::Split { producer, keys, commits } => {
+                self.append(Some(10 + i64::from(*producer)), keys);
+                let mark = Step::Mark { producer: *producer, commits: *commits };
+                self.steps(&[Step::Roll, Step::Wait { millis: 100 }, Step::Maintain, mark, Step::Roll]);
+            }
+            Step::Settle => {
+                self.steps(&[Step::Roll, Step::Wait { millis: 700 }, Step::Maintain]);
+                (0..4).for_each(|_| self.steps(&[Step::CompactAll, Step::Wait { millis: RETENTION }]));
+            }
+            Step::Configure { segment_bytes, lag, retention, compacts } => {
+                self.retention_least = self.retention_least.min((*retention).into());
+                let cleanup = if *compacts { Cleanup::Compact } else { Cleanup::Delete };
+                let millis = |millis: &u16| Duration::from_millis((*millis).into());
+                self.config = settings()
+                    .cleanup(cleanup)
+                    .segment_bytes(*segment_bytes)
+                    .min_compaction_lag(millis(lag))
+                    .delete_retention(millis(retention));
+                self.partition.set_config(self.config.clone()).expect("set");
+            }
+            Step::Maintain => {
+                self.meet();
+                self.partition.maintain(self.clock.now()).expect("maintained");
+            }
+            Step::PowerLoss { after, seed } => {
+                self.meet();
+                self.storage.crash_at(self.storage.operations() + 1 + u64::from(*after));
+                let goes_on = |partition: &Partition, now| {
+                    matches!(partition.compact(now, 200), Ok(Compacting::Working { .. } | Compacting::Ended(_)))
+                };
+                (0..60).take_while(|_| goes_on(&self.partition, self.clock.now())).count();
+                self.storage = self.storage.crash(*seed);
+                self.storage.clear_faults();
+                self.open();
             }
         }
+        let is_cut = matches!(step, Step::Truncate { .. } | Step::Trim { .. });
+        let before = (!self.config.cleanup.compacts() && !is_cut).then_some(self.records.len());
         self.check();
+        assert!(before.is_none_or(|before| before == self.records.len()), "something has gone under another policy");
+    }
+
+    fn open(&mut self) {
+        self.partition = open(&self.storage, &self.clock, self.map_bytes, &self.config);
+    }
+
+    fn steps(&mut self, steps: &[Step]) {
+        steps.iter().for_each(|step| self.run(step));
     }
 
     /// A round may begin now.
@@ -253,7 +360,7 @@ impl Model {
             let batch = self.batch_of(*offset);
             let is_aborted = known.producer.is_some() && aborted.contains(&batch);
             let is_replaced = latest.get(&*known.key).is_some_and(|last| last > offset);
-            let is_over = known.value.is_none() && known.met.is_some_and(|met| now >= met + RETENTION);
+            let is_over = known.value.is_none() && known.met.is_some_and(|met| now >= met + self.retention_least);
             assert!(is_aborted || is_replaced || is_over, "offset {offset} is gone: {known:?}, now {now}");
         }
         let start = self.partition.start().0;
@@ -309,6 +416,7 @@ proptest! {
         for step in &steps {
             model.run(step);
         }
+        model.partition.set_config(settings()).expect("set");
         let compact = |model: &Model| {
             model.partition.compact_all(model.clock.now()).expect("compacted");
             batches(&model.partition)

@@ -78,6 +78,20 @@ fn a_longer_lag_ends_what_is_under_way() {
     assert_eq!(end(&partition), Some(CompactionEnd::Complete), "a shorter one takes nothing from it");
 }
 
+/// Deletions that are to stay for a longer time than the round gives them.
+#[test]
+fn a_longer_retention_of_deletions_ends_what_is_under_way() {
+    let with = |millis| config().delete_retention(Duration::from_millis(millis));
+    let (partition, ..) = fresh(with(100));
+    put(&partition, &[(Some("a"), None, 1)]);
+    partition.roll().expect("rolled");
+    begin(&partition);
+    partition.set_config(with(200)).expect("set");
+    assert_eq!(end(&partition), Some(CompactionEnd::Interrupted));
+    assert_eq!(end(&partition), Some(CompactionEnd::Complete));
+    assert_eq!(headers(&partition)[0].delete_horizon(), Some(Timestamp(1200)));
+}
+
 /// What was sealed behind the begin of a round was left as it was by a call that answered `Complete`.
 #[test]
 fn a_call_to_the_end_goes_on_behind_what_it_finds_under_way() {
@@ -133,12 +147,15 @@ fn what_does_not_pass_is_not_tried_for_ever() {
     fill(&partition, 0);
     storage.fail_when(|operation| (operation.kind == OperationKind::Create).then_some(Fault::Io));
     storage.record_history();
-    for _ in 0..200 {
+    let tries = || storage.history().iter().filter(|one| one.kind == OperationKind::Create).count();
+    let mut tried_at = Vec::new();
+    for pause in 0..200 {
+        let before = tries();
         clock.advance(CleanerConfig::new().backoff);
         assert!(!matches!(partition.compact(clock.now(), 1 << 20), Ok(Compacting::Ended(_))));
+        tried_at.extend((tries() > before).then_some(pause));
     }
-    let tries = storage.history().iter().filter(|one| one.kind == OperationKind::Create).count();
-    assert_eq!(tries, 10, "with pauses that grow, and then not any more");
+    assert_eq!(tried_at, [0, 1, 3, 6, 10, 15, 21, 28, 36, 45], "with pauses that grow, and then not any more");
     storage.clear_faults();
     assert!(matches!(partition.compact_all(at(1)), Err(Error::Io { .. })), "until it is reopened");
     partition.reopen().expect("reopened");

@@ -2,7 +2,8 @@
 //! fresh file, and syncs it.
 //!
 //! Records have values of 1 KiB and keys of 16 bytes; every key comes twice, so half of the records go. What counts is
-//! bytes of log that are read. Ours reads them twice, once for the keys; the log is made anew outside of the time.
+//! bytes of log that are read. Ours reads those that stay twice, once for the keys, and removes the old files within its
+//! time, which the raw loop does not; the log is made anew outside of the time.
 
 use std::fs::{self, File};
 use std::io::Write as _;

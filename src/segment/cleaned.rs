@@ -15,7 +15,7 @@ use super::rules::{Due, Rules};
 use super::scan::{CHECK_CHUNK_BYTES, Cursor};
 use super::writer::Segment;
 use crate::error::{Corruption, Error, Result};
-use crate::record::batch::BatchHeader;
+use crate::record::batch::{BatchHeader, HEADER_BYTES};
 use crate::record::batches::Batches;
 use crate::storage::Storage;
 use crate::types::{Offset, Timestamp};
@@ -107,9 +107,35 @@ impl SegmentReader {
         }
     }
 
+    /// Passes over batches from the one at byte `position` on, whose base is `due` or later, while `passes` says so of their
+    /// headers, and `bytes_max` bytes are not passed. Answers where it has stopped, and what is due there: at the last batch
+    /// at the latest, and before one whose header is not right there.
+    pub(crate) fn pass_over(
+        &self,
+        position: u64,
+        bytes_max: u64,
+        due: Offset,
+        bounds: ReadBounds<'_>,
+        passes: &mut dyn FnMut(&BatchHeader, &[u8]) -> bool,
+    ) -> Result<(u64, Offset)> {
+        let rules = Rules::of(self.base, &bounds);
+        let mut cursor = self.headers(self.size());
+        let (mut at, mut due) = (position, Due { offset: due, exact: false });
+        while at < self.size().min(position.saturating_add(bytes_max)) {
+            let failed = |e| self.files.error("read", Kind::Log, e);
+            let Ok(header) = cursor.header(at, &rules, due).map_err(failed)? else { break };
+            let bytes = cursor.bytes(at, HEADER_BYTES as u64).map_err(failed)?;
+            if at + header.size() >= self.size() || !passes(&header, bytes) {
+                break;
+            }
+            due = rules.behind(&header);
+            at += header.size();
+        }
+        Ok((at, due.offset))
+    }
+
     fn bytes_at(&self, position: u64, bytes_max: u64) -> Result<bytes::Bytes> {
-        let least = crate::record::batch::HEADER_BYTES as u64;
-        let end = self.size().min(position.saturating_add(bytes_max.max(least)));
+        let end = self.size().min(position.saturating_add(bytes_max.max(HEADER_BYTES as u64)));
         self.files.log().read(position..end.max(position)).map_err(|e| self.files.error("read", Kind::Log, e))
     }
 

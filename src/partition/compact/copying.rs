@@ -15,6 +15,7 @@ use super::map::OffsetMap;
 use super::output::Output;
 use super::plan::Plan;
 use super::report::Compaction;
+use super::tally::Tally;
 use crate::error::Result;
 use crate::record::batch::BatchHeader;
 use crate::record::batches::{Batch, Batches};
@@ -31,6 +32,7 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Copying {
     map: OffsetMap,
+    tally: Tally,
     /// Everything below was mapped.
     pub(super) end: Offset,
     seen: Seen,
@@ -73,10 +75,10 @@ pub(super) enum Copied {
 }
 
 impl Copying {
-    pub(super) fn new(map: OffsetMap, end: Offset, plan: &Plan) -> Self {
+    pub(super) fn new((map, tally): (OffsetMap, Tally), end: Offset, plan: &Plan) -> Self {
         let count = plan.sources.partition_point(|source| source.base_offset() < end);
         let (seen, rewriter) = (Seen::default(), Rewriter::default());
-        Self { map, end, seen, rewriter, next: 0, count, group: None }
+        Self { map, tally, end, seen, rewriter, next: 0, count, group: None }
     }
 
     /// Writes a piece, or exchanges a group that is complete.
@@ -95,19 +97,40 @@ impl Copying {
             return exchange(inner, plan, group, report);
         };
         let next_base = plan.ends.get(group.index).copied();
+        let passed = self.pass_over(plan, &mut group, source, read_bytes)?;
+        if passed >= read_bytes {
+            self.group = Some(group);
+            return Ok(Copied::Some { bytes: passed });
+        }
         let batches = source.batches_at(group.position, read_bytes, group.due, plan.bounds(next_base))?;
-        let mut bytes = batches.size_bytes() as u64;
+        let mut bytes = passed + batches.size_bytes() as u64;
         if batches.is_empty() {
             group.index += 1;
             group.position = 0;
             group.due = next_base.unwrap_or(group.due);
         } else {
-            let ends_source = group.position + bytes == source.size();
+            let ends_source = group.position + batches.size_bytes() as u64 == source.size();
             bytes += self.write(plan, &mut group, &batches, ends_source)?;
             group.position += batches.size_bytes() as u64;
         }
         self.group = Some(group);
         Ok(Copied::Some { bytes })
+    }
+
+    /// Passes over the next batches that go and need not be read for it. Answers how many bytes they have: they count as
+    /// read, so that the pace of a round goes by the bytes of the log, whatever becomes of them.
+    fn pass_over(&mut self, plan: &Plan, group: &mut Group, source: &SegmentReader, bytes_max: u64) -> Result<u64> {
+        let Self { map, tally, seen, .. } = self;
+        let judge = judge(plan, map, tally, self.end);
+        let (from, mut dropped) = (group.position, 0);
+        let bounds = plan.bounds(plan.ends.get(group.index).copied());
+        (group.position, group.due) = source.pass_over(from, bytes_max, group.due, bounds, &mut |header, bytes| {
+            let goes = judge.passes_over(header, bytes, seen);
+            dropped += if goes { u64::from(header.record_count()) } else { 0 };
+            goes
+        })?;
+        group.dropped += dropped;
+        Ok(group.position - from)
     }
 
     /// Where the group ends that is being written; where there is none, it needs nothing.
@@ -154,14 +177,7 @@ impl Copying {
 
     /// Judges the batches of a piece and writes what stays. Answers how many bytes that were.
     fn write(&mut self, plan: &Plan, group: &mut Group, batches: &Batches, ends_source: bool) -> Result<u64> {
-        let judge = Judge {
-            map: &self.map,
-            end: self.end,
-            now: plan.now,
-            horizon: plan.horizon,
-            aborted: &plan.aborted,
-            producers: &plan.producers,
-        };
+        let judge = judge(plan, &self.map, &self.tally, self.end);
         let source_base = plan.sources.get(group.index).map_or(group.due, |source| source.base_offset());
         let mut run = Run::default();
         let mut written = 0;
@@ -200,6 +216,11 @@ impl Copying {
         group.output.flush()?;
         Ok(written)
     }
+}
+
+fn judge<'a>(plan: &'a Plan, map: &'a OffsetMap, tally: &'a Tally, end: Offset) -> Judge<'a> {
+    let Plan { now, horizon, aborted, producers, .. } = plan;
+    Judge { map, tally, end, now: *now, horizon: *horizon, aborted, producers }
 }
 
 /// Batches that stay and follow each other.

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::producers::LastRecord;
 use super::super::snapshots::GoneMarker;
 use super::map::{Hash, OffsetMap};
+use super::tally::{Outlook, Tally};
+use crate::mutants;
 use crate::record::batch::BatchHeader;
 use crate::record::batches::Batch;
 use crate::record::control::ControlRecord;
@@ -46,7 +48,9 @@ impl Aborted {
     /// Whether a batch of data belongs to one.
     pub(super) fn covers(&self, header: &BatchHeader) -> bool {
         let is_data = header.is_transactional() && !header.is_control();
-        let entry = header.producer_id().filter(|_| is_data).and_then(|id| self.ending_from(id, header.base_offset()));
+        // Where its marker is lost it ends before the next records of its producer.
+        let behind = header.base_offset().plus(1);
+        let entry = header.producer_id().filter(|_| is_data).and_then(|id| self.ending_from(id, behind));
         entry.is_some_and(|entry| entry.first_offset <= header.base_offset())
     }
 
@@ -125,6 +129,7 @@ pub(super) struct Verdict {
 #[derive(Debug)]
 pub(super) struct Judge<'a> {
     pub(super) map: &'a OffsetMap,
+    pub(super) tally: &'a Tally,
     /// Where what was mapped ends.
     pub(super) end: Offset,
     pub(super) now: Timestamp,
@@ -139,7 +144,7 @@ impl Judge<'_> {
     pub(super) fn judge(&self, batch: &Batch<'_>, seen: &mut Seen, is_last: bool) -> Verdict {
         let header = batch.header();
         let control = batch.control();
-        let had_data = seen.observe(header, control);
+        let had_data = seen.observe(header, control) && !mutants::is_in(mutants::MARKER_BEFORE_DATA);
         let ended = || header.producer_id().and_then(|id| self.aborted.ended_by(id, header.last_offset()));
         let marks_abort = matches!(control, Some(ControlRecord::Abort { .. }));
         if header.base_offset() >= self.end {
@@ -173,9 +178,27 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a batch, which begins with these bytes, goes without being read: every record of it was counted, and not
+    /// even its header is needed.
+    pub(super) fn passes_over(&self, header: &BatchHeader, bytes: &[u8], seen: &mut Seen) -> bool {
+        let goes = !header.is_control()
+            && self.tally.outlook(header, bytes) == Some(Outlook::Goes)
+            && !self.is_last_of_producer(header);
+        if goes {
+            seen.observe(header, None);
+        }
+        goes
+    }
+
     fn judge_data(&self, batch: &Batch<'_>) -> Fate {
         let header = batch.header();
-        let is_past_horizon = header.delete_horizon().is_some_and(|horizon| horizon <= self.now);
+        match self.tally.outlook(header, batch.bytes()) {
+            Some(Outlook::Goes) => return Fate::Goes,
+            Some(Outlook::Stays) => return Fate::Stays,
+            None => {}
+        }
+        let is_past_horizon = header.delete_horizon().is_some_and(|horizon| horizon <= self.now)
+            || mutants::is_in(mutants::DELETION_FORGOTTEN);
         let mut count = 0_u32;
         let mut keeps_tombstone = false;
         let hashes: Vec<_> = batch.records().map(|record| record.key().map(|key| self.map.hash(key))).collect();

@@ -30,6 +30,17 @@ type Slot = [u64; SLOT_BYTES / 8];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash([u64; 2]);
 
+/// What became of a key that was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// It was not seen before.
+    New,
+    /// It was: of the two records the one at this offset is not the last any more.
+    Again(Offset),
+    /// There is no room.
+    Full,
+}
+
 /// Keys, and the last offset of each.
 #[derive(Debug, Default)]
 pub(super) struct OffsetMap {
@@ -57,19 +68,20 @@ impl OffsetMap {
         std::hint::black_box(slots.fold(0, |sum, slot| sum ^ slot[2]));
     }
 
-    /// Notes that a key was last seen at `offset`. Says whether there was room: what is there already has some.
-    pub(super) fn put(&mut self, key: Hash, offset: Offset) -> bool {
+    /// Notes that a key was last seen at `offset`. What is there already has room.
+    pub(super) fn put(&mut self, key: Hash, offset: Offset) -> Put {
         let at = self.find(key);
         let is_full = self.keys >= self.keys_max;
-        let Some(slot) = self.slots.get_mut(at) else { return false };
-        if slot[2] == 0 {
+        let Some(slot) = self.slots.get_mut(at) else { return Put::Full };
+        let before = slot[2].checked_sub(1).map(Offset);
+        if before.is_none() {
             if is_full {
-                return false;
+                return Put::Full;
             }
             self.keys += 1;
         }
         *slot = [key.0[0], key.0[1], (offset.0 + 1).max(slot[2])];
-        true
+        before.map_or(Put::New, |before| Put::Again(before.min(offset)))
     }
 
     /// The last offset of a key; `None` where it was not seen.
@@ -119,7 +131,7 @@ mod tests {
     use super::*;
 
     fn put(map: &mut OffsetMap, key: &[u8], offset: Offset) -> bool {
-        map.put(map.hash(key), offset)
+        map.put(map.hash(key), offset) != Put::Full
     }
 
     fn get(map: &OffsetMap, key: &[u8]) -> Option<Offset> {
@@ -143,6 +155,15 @@ mod tests {
         }
         assert_eq!((get(&map, b"key-777"), get(&map, b""), map.keys()), (None, None, 777));
         assert!(put(&mut map, b"", Offset::ZERO) && get(&map, b"") == Some(Offset::ZERO));
+    }
+
+    #[test]
+    fn of_two_offsets_the_lower_one_is_said_to_be_replaced() {
+        let mut map = map(10, 1 << 20);
+        let key = map.hash(b"key");
+        let puts = [4, 7, 5].map(|offset| map.put(key, Offset(offset)));
+        assert_eq!(puts, [Put::New, Put::Again(Offset(4)), Put::Again(Offset(5))]);
+        assert_eq!(map.get(key), Some(Offset(7)));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! Control batches and the data of aborted transactions are passed over. Where the map has no room for another key the
 //! pass ends there, in the middle of a batch if need be: everything below that record is mapped.
 
-use super::map::{Hash, OffsetMap};
+use super::map::{Hash, OffsetMap, Put};
 use super::plan::Plan;
+use super::tally::Tally;
 use crate::config::CleanerConfig;
 use crate::error::Result;
 use crate::random::Random;
@@ -38,6 +39,7 @@ impl Counting {
         let position = source.map_or(Ok(0), |source| source.indexed_position(plan.selection.first_dirty))?;
         Ok(Mapping {
             map: OffsetMap::new(self.records, config.map_bytes_max, random),
+            tally: Tally::default(),
             end: plan.selection.first_dirty,
             index,
             position,
@@ -51,6 +53,7 @@ impl Counting {
 #[derive(Debug)]
 pub(super) struct Mapping {
     pub(super) map: OffsetMap,
+    tally: Tally,
     /// Everything below is mapped.
     pub(super) end: Offset,
     index: usize,
@@ -71,9 +74,9 @@ pub(super) enum Mapped {
 }
 
 impl Mapping {
-    /// The map, which is empty here from now on.
-    pub(super) fn take_map(&mut self) -> OffsetMap {
-        std::mem::take(&mut self.map)
+    /// The map, and what was counted beside it; both are empty here from now on.
+    pub(super) fn take_map(&mut self) -> (OffsetMap, Tally) {
+        (std::mem::take(&mut self.map), std::mem::take(&mut self.tally))
     }
 
     /// Maps a piece.
@@ -104,14 +107,24 @@ impl Mapping {
         let header = batch.header();
         self.due = header.next_offset();
         if !header.is_control() && header.last_offset() >= self.end && !plan.aborted.covers(header) {
-            let dirty = batch.records().filter(|record| record.offset() >= plan.selection.first_dirty);
+            let mut is_plain = header.base_offset() >= plan.selection.first_dirty;
             self.keys.clear();
-            self.keys.extend(dirty.filter_map(|record| Some((self.map.hash(record.key()?), record.offset()))));
+            for record in batch.records().filter(|record| record.offset() >= plan.selection.first_dirty) {
+                is_plain &= record.key().is_some() && record.value().is_some();
+                self.keys.extend(record.key().map(|key| (self.map.hash(key), record.offset())));
+            }
+            if is_plain {
+                self.tally.begin(batch);
+            }
             self.map.warm(self.keys.iter().map(|(key, _)| *key));
             for (key, offset) in &self.keys {
-                if !self.map.put(*key, *offset) {
-                    self.end = self.end.max(*offset);
-                    return false;
+                match self.map.put(*key, *offset) {
+                    Put::New => {}
+                    Put::Again(before) => self.tally.replaced(before),
+                    Put::Full => {
+                        self.end = self.end.max(*offset);
+                        return false;
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   select.rs    what is dirty, and what of it can be cleaned        plan.rs     one round, as it begins
-//!   mapping.rs   pass 1: dirty records ──► map.rs (key → last offset)
+//!   mapping.rs   pass 1: dirty records ──► map.rs (key → last offset), tally.rs (whole batches that go, or stay)
 //!   copying.rs   pass 2: [log start, end of the map) is written again, group.rs by group; keep.rs says what stays
 //!   output.rs    the new segments        swap.rs     they take the place of the old ones
 //!   report.rs    what was done
@@ -32,10 +32,12 @@ mod plan;
 mod report;
 mod select;
 mod swap;
+mod tally;
 
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 pub use report::{Compacting, Compaction, CompactionEnd};
 
@@ -374,8 +376,12 @@ impl Inner {
             Phase::Map(mapping) => match mapping.step(plan, read_bytes)? {
                 Mapped::Some { bytes } => Ok(Step::Done { bytes }),
                 Mapped::All | Mapped::Full => {
-                    // What goes next goes for the sake of what is mapped, which therefore has to last.
+                    // What goes next goes for the sake of what is mapped, which therefore has to last, and with it the
+                    // markers that commit it, which may lie in the active segment.
                     self.sync_sealed()?;
+                    if self.transactional.load(Ordering::Acquire) {
+                        self.flush()?;
+                    }
                     report.keys = mapping.map.keys();
                     let end = mapping.end;
                     *phase = Phase::Copy(Box::new(Copying::new(mapping.take_map(), end, plan)));
