@@ -12,6 +12,14 @@ pub(crate) const REUSED_OFFSET: &str = "reused-offset";
 pub(crate) const OVERTAKING_BATCH: &str = "overtaking-batch";
 /// The retention does not ask what is held.
 pub(crate) const RETENTION_PAST_HOLD: &str = "retention-past-hold";
+/// Readers of committed records see what lies behind the beginning of an open transaction.
+pub(crate) const STABLE_PAST_OPEN: &str = "stable-past-open";
+/// A commit is answered before the coordinator's decision is synced.
+pub(crate) const DECISION_NOT_STORED: &str = "decision-not-stored";
+/// Compaction takes the marker of a transaction before the transaction's records.
+pub(crate) const MARKER_BEFORE_DATA: &str = "marker-before-data";
+/// Compaction takes the last record of a key that is deleted, and keeps none of the deletion.
+pub(crate) const DELETION_FORGOTTEN: &str = "deletion-forgotten";
 
 /// Whether this bug is in.
 #[cfg(not(mutants))]
@@ -33,5 +41,14 @@ pub(crate) fn is_in(mutant: &str) -> bool {
 }
 
 #[cfg(mutants)]
-const ALL: &[&str] =
-    &[VISIBLE_BEFORE_STORED, LOST_DIRECTORY_SYNC, REUSED_OFFSET, OVERTAKING_BATCH, RETENTION_PAST_HOLD];
+const ALL: &[&str] = &[
+    VISIBLE_BEFORE_STORED,
+    LOST_DIRECTORY_SYNC,
+    REUSED_OFFSET,
+    OVERTAKING_BATCH,
+    RETENTION_PAST_HOLD,
+    STABLE_PAST_OPEN,
+    DECISION_NOT_STORED,
+    MARKER_BEFORE_DATA,
+    DELETION_FORGOTTEN,
+];

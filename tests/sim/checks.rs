@@ -40,6 +40,7 @@ impl World {
         assert!(open == due || self.excused, "{} has {open} of {due} partitions", found.name);
         for (number, stats) in (0..).zip(&found.partitions) {
             self.check_marks((found.id, number), stats);
+            self.check_stable(found, number);
             self.check_start((found.id, number), stats);
             self.note_failure(found, number);
             self.check_holds((found.id, number), stats);
@@ -64,6 +65,27 @@ impl World {
         }
     }
 
+    /// The last stable offset does not pass the high watermark, and does not go back; what compaction leaves alone is
+    /// damaged.
+    fn check_stable(&mut self, found: &TopicDescription, number: u32) {
+        let slot = (found.id, number);
+        let Some(partition) = self.partition(&found.name, found.id, number) else { return };
+        let (now, high_watermark) = (partition.last_stable().0, partition.high_watermark().0);
+        assert!(now <= high_watermark, "{slot:?} is stable up to {now}, and shows what is below {high_watermark}");
+        let survives = self.model.survives(slot);
+        let model = self.model.partition(slot);
+        assert!(now >= model.last_stable, "{slot:?} was stable up to {}, and now is up to {now}", model.last_stable);
+        model.last_stable = now;
+        if survives {
+            model.last_stable_power = model.last_stable_power.max(now);
+        }
+        let is_damaged = !model.damaged.is_empty() || model.may_be_torn;
+        if let Some(error) = found.uncleanable.get(&number) {
+            self.trace.count("partitions left alone by compaction");
+            assert!(is_damaged || self.excused, "{slot:?} is not compacted any more, and is sound: {error}");
+        }
+    }
+
     /// The start goes forward, and takes only what may go.
     fn check_start(&mut self, slot: Slot, stats: &Stats) {
         let partition = self.model.partition(slot);
@@ -72,6 +94,9 @@ impl World {
         let from = before.max(partition.asked_to_go);
         if now > from {
             let gone: Vec<_> = partition.known.range(from..now).map(|(offset, known)| (*offset, *known)).collect();
+            // What compaction may have taken before is not counted.
+            let compacts = self.model.compacts(slot.0);
+            let gone = if compacts { self.model.last_of_keys(slot, gone) } else { gone };
             self.check_retention(slot, &gone, now, stats);
             self.trace.count("retention moved a start");
             self.trace.note(format_args!("retention moves the start of {slot:?} from {from} to {now}"));
@@ -84,14 +109,15 @@ impl World {
     /// What went by itself was old enough, or there was enough without it.
     fn check_retention(&mut self, slot: Slot, gone: &[(u64, Known)], start: u64, stats: &Stats) {
         let now = self.clock.wall().0;
-        let may_be_short = self.model.partition(slot).may_be_short;
+        let may_be_short = self.model.partition(slot).may_be_short || self.model.compacts(slot.0);
         let may = |config: &TopicConfig| {
             let retention = config.partition.retention;
             let age = retention.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
             let is_old = |known: &Known| age.is_some_and(|age| known.timestamp.0 < now.saturating_sub(age));
             let by_age = gone.iter().rev().take_while(|(_, known)| is_old(known)).count();
-            // By size they go first, so that what is left may have gone by age behind them.
-            let is_enough = |keep| by_age > 0 || stats.bytes >= keep || may_be_short;
+            // By size they go first, so that what is left may have gone by age behind them; of that nothing may be known.
+            let is_unknown = gone.last().is_some_and(|(offset, _)| offset + 1 < start);
+            let is_enough = |keep| by_age > 0 || is_unknown || stats.bytes >= keep || may_be_short;
             by_age == gone.len() || retention.bytes.is_some_and(is_enough)
         };
         let configs = self.model.configs(slot.0);

@@ -23,11 +23,16 @@ impl World {
         self.settle_producers();
         self.excused = false;
         self.settle_topics();
+        self.settle_transactors();
         self.write_to_each();
+        self.commit_to_each();
         self.mend();
+        self.assert_decided();
         (0..self.readers.len()).for_each(|index| self.drain(index));
         self.scan_all();
         self.check();
+        self.compact_for_good();
+        self.scan_all();
         self.close_for_good();
     }
 
@@ -50,6 +55,9 @@ impl World {
                 let partition = self.log().partition(name, number);
                 let partition = partition.unwrap_or_else(|error| panic!("{name}-{number} is not there: {error}"));
                 match partition.sync() {
+                    Ok(()) if topic.uncleanable.contains_key(&number) && !self.is_damaged((topic.id, number)) => {
+                        self.reopen(name, number);
+                    }
                     Ok(()) => {}
                     Err(Error::Poisoned { .. }) => self.reopen(name, number),
                     Err(error) => panic!("{name}-{number} cannot be synced: {error}"),
@@ -59,10 +67,15 @@ impl World {
         is_mended
     }
 
+    fn is_damaged(&mut self, slot: super::model::Slot) -> bool {
+        let partition = self.model.partition(slot);
+        partition.may_be_torn || !partition.damaged.is_empty()
+    }
+
     /// Calls about topics are done, now that nothing is wrong.
     fn settle_topics(&mut self) {
         for name in self.names() {
-            let config = topic_config(&mut self.choice);
+            let config = topic_config(&mut self.choice, &self.plan);
             match self.ask(name) {
                 Some(topic) => self.ensure(name, &topic.config),
                 None => self.create(name, &config),
@@ -83,11 +96,13 @@ impl World {
                     producer: number,
                     topic: TopicId([0; 16]),
                     partition,
-                    key: None,
-                    bytes: 10,
+                    key: Some("each".to_owned()),
+                    bytes: Some(10),
                     timestamp,
+                    at: self.clock.monotonic(),
                     offset: None,
                     refused: true,
+                    transaction: None,
                 };
                 assert!(self.open_producer(index), "a producer does not open");
                 self.send_as(index, name, sent, Some(partition), None);

@@ -122,6 +122,9 @@ impl World {
             return;
         };
         let body = header.size() - HEADER_BYTES as u64;
+        if body == 0 {
+            return;
+        }
         let at = position + HEADER_BYTES as u64 + self.choice.below(body);
         let bit = self.choice.below(8) as u8;
         self.storage.flip_bit(&path, at, bit).expect("the file is there");

@@ -3,10 +3,12 @@
 //! ```text
 //!   world.rs      what there is, and one step of it              plan.rs      what a seed is about
 //!   producers.rs  readers.rs  admin.rs  holds.rs                 choice.rs    the one source of chance
-//!   faults.rs     what the disk does                             trace.rs     every step, in words
-//!   restart.rs    power loss, kill, close, open                  model.rs     what must be true
-//!   checks.rs     after every step    scan.rs  of everything     topics.rs    the same, of topics
-//!   ending.rs     faults are over: all is available again        record.rs    what was sent
+//!   transactions.rs   instance.rs  one transaction, open         trace.rs     every step, in words
+//!   compaction.rs     what of it goes, and what stays            model.rs     what must be true
+//!   faults.rs     what the disk does                             topics.rs    the same, of topics
+//!   restart.rs    power loss, kill, close, open                  fates.rs     the same, of transactions
+//!   checks.rs     after every step    scan.rs  of everything     record.rs    what was sent
+//!   ending.rs     faults are over: all is available again
 //! ```
 
 #![expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the numbers of a run are small")]
@@ -14,9 +16,12 @@
 mod admin;
 mod checks;
 mod choice;
+mod compaction;
 mod ending;
+mod fates;
 mod faults;
 mod holds;
+mod instance;
 mod model;
 mod plan;
 mod producers;
@@ -26,11 +31,12 @@ mod restart;
 mod scan;
 mod topics;
 mod trace;
+mod transactions;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-pub(crate) use trace::Tally;
+pub(crate) use trace::{SEEDS, Tally};
 use world::World;
 
 /// How a seed went.

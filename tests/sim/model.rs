@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use taffrail::{RecordView, Timestamp, TopicConfig, TopicId};
 
+use super::fates::TransactionModel;
 use super::record::{Sent, serial};
 use super::topics::TopicModel;
 
@@ -20,6 +21,9 @@ pub(super) struct Model {
     pub(super) sent: Vec<Sent>,
     pub(super) topics: BTreeMap<String, TopicModel>,
     pub(super) partitions: BTreeMap<Slot, PartitionModel>,
+    pub(super) transactions: Vec<TransactionModel>,
+    /// Where a loss of power may have taken markers: of transactions with a record below this number.
+    pub(super) shaken: BTreeMap<Slot, u64>,
     /// Where records of a key go, by topic, key and number of partitions.
     key_homes: BTreeMap<(TopicId, String, u32), u32>,
 }
@@ -47,6 +51,17 @@ pub(super) struct PartitionModel {
     pub(super) high_watermark: u64,
     /// The same, while a loss of power could not take it back.
     pub(super) high_watermark_power: u64,
+    /// The same of the last stable offset.
+    pub(super) last_stable: u64,
+    pub(super) last_stable_power: u64,
+    /// Of a compacted topic: everything below is known, or is gone.
+    pub(super) looked_up_to: u64,
+    /// What compaction has taken.
+    pub(super) gone: BTreeSet<u64>,
+    /// By key, the last offset that it has taken for the sake of a later one,
+    pub(super) replaced: BTreeMap<String, u64>,
+    /// and that of the last deletion that went since its time was over.
+    pub(super) deleted: BTreeMap<String, u64>,
     /// Offsets that cannot be read: their bytes were flipped on the disk, or lost with the power.
     pub(super) damaged: Vec<Range<u64>>,
     /// A loss of power may have taken bytes from the middle.
@@ -60,14 +75,15 @@ pub(super) struct PartitionModel {
 }
 
 impl PartitionModel {
-    /// These offsets cannot be read.
+    /// These offsets cannot be read; some of them `stay`, whatever compaction takes.
     ///
     /// # Panics
     /// Where they have to be there.
-    pub(super) fn is_corrupt(&mut self, offsets: &Range<u64>) {
-        // Damaged batches that lie side by side are answered as one range.
+    fn is_corrupt(&mut self, offsets: &Range<u64>, compacts: bool, stay: &BTreeSet<u64>) {
+        // Damaged batches that lie side by side are answered as one range, and what compaction has left out between them.
         let is_damaged = |offset: u64| self.damaged.iter().any(|range| range.contains(&offset));
-        if offsets.clone().all(is_damaged) {
+        let is_gap = |offset: u64| compacts && !stay.contains(&offset);
+        if offsets.clone().any(is_damaged) && offsets.clone().all(|offset| is_damaged(offset) || is_gap(offset)) {
             return;
         }
         let lost = self.known.range(offsets.clone()).next();
@@ -84,9 +100,16 @@ impl PartitionModel {
     fn lost_power(&mut self, is_synced: bool) {
         self.known.retain(|_, known| known.power);
         self.may_be_short = !is_synced || self.tainted;
+        if self.may_be_short {
+            self.looked_up_to = 0;
+        }
         self.may_be_torn |= self.may_be_short;
+        if self.tainted {
+            self.replaced.clear();
+        }
         self.tainted = false;
         self.high_watermark = self.high_watermark_power;
+        self.last_stable = self.last_stable_power;
     }
 
     /// All that is here, below `end`, was synced.
@@ -96,6 +119,7 @@ impl PartitionModel {
         }
         self.known.range_mut(..end).for_each(|(_, known)| known.power = true);
         self.high_watermark_power = self.high_watermark;
+        self.last_stable_power = self.last_stable;
     }
 }
 
@@ -120,13 +144,26 @@ impl Model {
         let before = *sent.offset.get_or_insert(offset);
         assert_eq!(before, offset, "record {serial} of {slot:?} is at two offsets");
         let partition = self.partitions.entry(slot).or_default();
-        if offset < partition.start {
+        if offset < partition.start || partition.gone.contains(&offset) {
             return;
         }
         let known = partition.known.entry(offset).or_insert(Known { serial, timestamp, power });
         let same = (known.serial, known.timestamp) == (serial, timestamp);
         assert!(same, "offset {offset} of {slot:?} was {known:?}, now it is record {serial} of {timestamp}");
         known.power |= power;
+    }
+
+    /// Somebody was told, maybe long after, that the record `serial` went to `offset`.
+    ///
+    /// # Panics
+    /// Where that cannot be.
+    pub(super) fn told(&mut self, slot: Slot, offset: u64, serial: u64, timestamp: Timestamp, power: bool) {
+        let compacts = self.compacts(slot.0);
+        let partition = self.partition(slot);
+        if compacts && offset < partition.looked_up_to && !partition.known.contains_key(&offset) {
+            partition.gone.insert(offset);
+        }
+        self.found(slot, offset, serial, timestamp, power);
     }
 
     /// Somebody has read a record.
@@ -138,6 +175,8 @@ impl Model {
         let serial =
             serial(record).unwrap_or_else(|| panic!("offset {offset} of {slot:?} is none of ours: {record:?}"));
         let timestamp = record.timestamp().unwrap_or_default();
+        let is_back = self.partition(slot).gone.contains(&offset);
+        assert!(!is_back, "record {serial} at offset {offset} of {slot:?} was compacted, and is back");
         self.found(slot, offset, serial, timestamp, power);
         let sent = &self.sent[usize::try_from(serial).expect("it was sent")];
         if let Some(difference) = sent.difference(serial, record) {
@@ -174,8 +213,12 @@ impl Model {
     /// The power went: what was not synced may be gone.
     pub(super) fn lost_power(&mut self) {
         let synced: BTreeSet<_> = self.live().into_iter().filter(|topic| self.is_synced(*topic)).collect();
-        let each = self.partitions.iter_mut();
-        each.for_each(|((topic, _), partition)| partition.lost_power(synced.contains(topic)));
+        for (slot, partition) in &mut self.partitions {
+            partition.lost_power(synced.contains(&slot.0));
+            if partition.may_be_short {
+                self.shaken.insert(*slot, self.sent.len() as u64);
+            }
+        }
     }
 
     /// Everything in these topics is on the disk now.
@@ -214,6 +257,17 @@ impl Model {
     pub(super) fn survives(&self, slot: Slot) -> bool {
         let tainted = self.partitions.get(&slot).is_some_and(|partition| partition.tainted);
         self.is_synced(slot.0) && !tainted
+    }
+
+    /// These offsets cannot be read.
+    ///
+    /// # Panics
+    /// Where they have to be there.
+    pub(super) fn is_corrupt(&mut self, slot: Slot, offsets: &Range<u64>) {
+        let compacts = self.compacts(slot.0);
+        let known = self.partition(slot).known.range(offsets.clone()).map(|(at, known)| (*at, *known)).collect();
+        let stay = self.last_of_keys(slot, known).into_iter().map(|(offset, _)| offset).collect();
+        self.partition(slot).is_corrupt(offsets, compacts, &stay);
     }
 
     /// Whether what is shown here was synced.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use taffrail::{Acks, Compression, Durability, Retention, TimestampType, TopicConfig};
+use taffrail::{Acks, Cleanup, Compression, Durability, Ratio, Retention, TimestampType, TopicConfig};
 
 use super::choice::Choice;
 
 /// How a run goes.
+#[expect(clippy::struct_excessive_bools, reason = "what may happen and what may not")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) steps: u64,
@@ -19,6 +20,12 @@ pub(super) struct Plan {
     pub(super) one_fault_in: u64,
     pub(super) one_restart_in: u64,
     pub(super) flips: bool,
+    /// How many transactional ids there are.
+    pub(super) transactors: usize,
+    /// Topics may be compacted.
+    pub(super) compacts: bool,
+    /// The coordinators' own topic has small segments, which are compacted.
+    pub(super) small_state: bool,
 }
 
 impl Plan {
@@ -33,12 +40,18 @@ impl Plan {
             one_fault_in: choice.pick(&[0, 0, 60, 25, 12]),
             one_restart_in: choice.pick(&[30, 60, 120]),
             flips: choice.one_in(4),
+            transactors: choice.pick(&[0, 0, 1, 2, 3]),
+            compacts: choice.one_in(2),
+            small_state: choice.one_in(3),
         }
     }
 }
 
+/// No deleted key is kept for longer.
+pub(super) const DELETE_RETENTION_MAX: Duration = Duration::from_secs(3_600);
+
 /// Settings of a topic.
-pub(super) fn topic_config(choice: &mut Choice) -> TopicConfig {
+pub(super) fn topic_config(choice: &mut Choice, plan: &Plan) -> TopicConfig {
     let partition_count = u32::try_from(choice.between(1, 3)).unwrap_or(1);
     let mut config = TopicConfig::new()
         .partitions(partition_count)
@@ -54,10 +67,31 @@ pub(super) fn topic_config(choice: &mut Choice) -> TopicConfig {
     if choice.one_in(3) {
         config = config.compression(compression(choice));
     }
+    if plan.compacts && choice.one_in(2) {
+        config = compacted(config, choice);
+    }
     if choice.one_in(5) {
         config = config.timestamp_type(TimestampType::LogAppendTime);
     }
     config
+}
+
+fn compacted(config: TopicConfig, choice: &mut Choice) -> TopicConfig {
+    let least = Duration::from_millis(choice.pick(&[0, 0, 1_000, 60_000]));
+    let most = choice.pick(&[None, Some(Duration::ZERO), Some(Duration::from_secs(60))]);
+    let cleanup = choice.pick(&[Cleanup::Compact, Cleanup::CompactAndDelete]);
+    let config = if cleanup.deletes() { config } else { config.retention(Retention::forever()) };
+    config
+        .cleanup(cleanup)
+        .min_dirty_ratio(Ratio::new(choice.pick(&[0.0, 0.1, 0.5, 0.9])))
+        .min_compaction_lag(least)
+        .max_compaction_lag(most.map(|most| most.max(least).max(Duration::from_millis(1))))
+        .delete_retention(choice.pick(&[
+            Duration::ZERO,
+            Duration::from_millis(100),
+            Duration::from_secs(5),
+            DELETE_RETENTION_MAX,
+        ]))
 }
 
 fn retention(choice: &mut Choice) -> Retention {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use taffrail::{Acks, Clock, Compression, Delivery, Error, Producer, Record, Stored, Timestamp, TopicId, WhenFull};
+use taffrail::{Acks, Clock, Compression, Delivery, Error, Producer, Stored, Timestamp, TopicId, WhenFull};
 
 use super::choice::Choice;
 use super::plan::{acks, compression};
-use super::record::{Sent, value};
+use super::record::{Outgoing, Sent};
 use super::world::World;
 
 /// One producer, over every opening of the log.
@@ -116,57 +116,57 @@ impl World {
 
     fn send(&mut self, index: usize) {
         let name = self.a_name();
+        let (sent, partition, timestamp) = self.any_record(self.producers[index].number);
+        self.send_as(index, name, sent, partition, timestamp);
+    }
+
+    /// A record of a producer, and where and of when it is to be where that is said.
+    pub(super) fn any_record(&mut self, producer: usize) -> (Sent, Option<u32>, Option<i64>) {
         let bytes = self.choice.pick(&[0, 20, 60, 60, 150, 400]);
         let bytes = self.choice.below(bytes + 1) as usize;
-        let key = (!self.choice.one_in(3)).then(|| format!("key-{}", self.choice.below(6)));
+        let key = (!self.choice.one_in(if self.plan.compacts { 6 } else { 3 })).then(|| self.choice.below(6));
+        let key = key.map(|key| format!("key-{key}"));
+        let is_deletion = key.is_some() && self.choice.one_in(6);
         let partition = self.choice.one_in(8).then(|| u32::try_from(self.choice.below(3)).unwrap_or(0));
         let timestamp = self.choice.one_in(6).then(|| self.clock.wall().0 - self.choice.below(90_000) as i64);
-        let producer = self.producers[index].number;
         let timestamp_or_now = timestamp.map_or(self.clock.wall(), Timestamp);
-        let topic = TopicId([0; 16]);
         let sent = Sent {
             producer,
-            topic,
+            topic: TopicId([0; 16]),
             partition: 0,
             key,
-            bytes,
+            bytes: (!is_deletion).then_some(bytes),
             timestamp: timestamp_or_now,
+            at: self.clock.monotonic(),
             offset: None,
             refused: true,
+            transaction: None,
         };
-        self.send_as(index, name, sent, partition, timestamp);
+        (sent, partition, timestamp)
     }
 
     /// Sends a record, and notes what is said of it.
     pub(super) fn send_as(
         &mut self,
         index: usize,
-        name: &str,
+        name: &'static str,
         mut sent: Sent,
         partition: Option<u32>,
         timestamp: Option<i64>,
     ) {
         let described = self.describe(name);
         let serial = self.model.sent.len() as u64;
-        let value = value(serial, sent.bytes);
-        let mut record = Record::new(&value);
-        if let Some(key) = &sent.key {
-            record = record.key(key);
-        }
-        if let Some(partition) = partition {
-            record = record.partition(partition);
-        }
-        if let Some(timestamp) = timestamp {
-            record = record.timestamp(Timestamp(timestamp));
-        }
-        if serial.is_multiple_of(5) {
-            record = record.header("of", "sim");
-        }
+        let outgoing = Outgoing::new(name, serial, &sent, partition, timestamp);
         let producer = self.producers[index].producer.as_ref().expect("it was opened");
-        let outcome = producer.try_send(name, &record);
+        let outcome = producer.try_send(name, outgoing.record());
         match outcome {
             Ok(delivery) => {
-                let topic = described.unwrap_or_else(|| panic!("{name} takes records, and is not there"));
+                let Some(topic) = described else {
+                    // Its deletion was answered with an error, and has come to light since.
+                    self.excuse(&Error::TimedOut, "a topic that is not there takes records");
+                    self.model.sent.push(sent);
+                    return;
+                };
                 (sent.topic, sent.partition, sent.refused) = (topic.id, delivery.partition(), false);
                 if let Some(key) = sent.key.as_ref().filter(|_| partition.is_none()) {
                     let count = u32::try_from(topic.partitions.len()).unwrap_or(0);
@@ -190,6 +190,7 @@ impl World {
         match error {
             Error::UnknownTopic { .. } => assert!(!topic.is_certain() || self.excused, "{name} is there: {error}"),
             Error::UnknownPartition { .. } => assert!(partition.is_some(), "it was not chosen by hand: {error}"),
+            Error::NullKey { .. } => assert!(topic.compacts, "{name} asks for keys: {error}"),
             Error::MemoryFull { .. } | Error::BatchTooLarge { .. } | Error::RecordTooLarge { .. } => {}
             error => panic!("a record is refused: {error}"),
         }
@@ -223,7 +224,7 @@ impl World {
         let at = self.choice.index(count);
         let Pending { serial, delivery, .. } = self.producers[index].pending.remove(at);
         let answer = delivery.wait();
-        self.answered(index, serial, answer, Answers::Open);
+        self.answered(self.producers[index].acks, serial, answer, Answers::Open);
     }
 
     /// Looks what became of the records of a producer.
@@ -231,7 +232,7 @@ impl World {
         let pending = std::mem::take(&mut self.producers[index].pending);
         for Pending { serial, before, delivery } in pending {
             if let Some(answer) = delivery.try_wait() {
-                self.answered(index, serial, answer, answers);
+                self.answered(self.producers[index].acks, serial, answer, answers);
                 continue;
             }
             assert!(answers == Answers::Open, "record {serial} has no end after the log's");
@@ -239,31 +240,39 @@ impl World {
         }
     }
 
-    fn answered(&mut self, index: usize, serial: u64, answer: taffrail::Result<Stored>, answers: Answers) {
+    pub(super) fn answered(&mut self, acks: Acks, serial: u64, answer: taffrail::Result<Stored>, answers: Answers) {
         let sent = &self.model.sent[usize::try_from(serial).expect("it was sent")];
         let slot = (sent.topic, sent.partition);
         match answer {
             Ok(_) if answers == Answers::Unheard => {}
             Ok(stored) => {
-                let power = self.producers[index].acks == Acks::All && self.model.survives(slot);
+                let power = acks == Acks::All && self.model.survives(slot);
                 let power = power && answers == Answers::Open;
                 assert_eq!(stored.partition, slot.1, "record {serial} was sent to another partition");
                 self.trace.note(format_args!("record {serial} is stored at {}, power {power}", stored.offset));
                 self.trace.count(if power { "acknowledged, power" } else { "acknowledged, process" });
-                self.model.found(slot, stored.offset.0, serial, stored.timestamp, power);
+                self.model.told(slot, stored.offset.0, serial, stored.timestamp, power);
             }
             Err(error) => {
                 self.trace.note(format_args!("record {serial} fails: {error}"));
                 self.trace.count("failed deliveries");
                 if answers == Answers::Open {
-                    self.check_failure(slot.0, &error);
+                    let transaction = self.model.sent[usize::try_from(serial).expect("it was sent")].transaction;
+                    self.check_failure(slot.0, &error, transaction.is_some());
                 }
             }
         }
     }
 
-    fn check_failure(&self, id: TopicId, error: &Error) {
+    fn check_failure(&self, id: TopicId, error: &Error, is_in_transaction: bool) {
         match error {
+            Error::TransactionAborted
+            | Error::TransactionFailed { .. }
+            | Error::TransactionTimedOut { .. }
+            | Error::ProducerFenced { .. }
+            | Error::UnknownTransactionalId { .. }
+                if is_in_transaction => {}
+            Error::NullKey { .. } if self.model.compacts(id) || self.model.topic_of(id).is_none() => {}
             Error::UnknownTopic { .. } => {
                 let there = self.model.topic_of(id).is_some_and(super::topics::TopicModel::is_certain);
                 assert!(!there || self.excused, "the topic is there: {error}");

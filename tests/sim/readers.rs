@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use taffrail::{Error, Offset, Polled, Position, Reader, StartAt, Timestamp, TopicId, TopicPartition};
+use taffrail::{
+    Clock, Error, Isolation, Offset, Polled, Position, Reader, StartAt, Timestamp, TopicId, TopicPartition,
+};
 
 use super::choice::Choice;
 use super::model::Slot;
@@ -13,6 +15,7 @@ use super::world::World;
 pub(super) struct ReaderActor {
     reader: Option<Reader>,
     max_bytes: usize,
+    isolation: Isolation,
     /// Where it has to go on, by topic and number; none where it begins at whatever is first then.
     next: BTreeMap<(String, u32), u64>,
     /// What the host keeps.
@@ -32,7 +35,8 @@ struct Kept {
 impl ReaderActor {
     pub(super) fn new(choice: &mut Choice) -> Self {
         let max_bytes = choice.pick(&[1, 300, 2_000, 256 << 10]);
-        Self { reader: None, max_bytes, next: BTreeMap::new(), kept: BTreeMap::new() }
+        let isolation = choice.pick(&[Isolation::Committed, Isolation::Uncommitted]);
+        Self { reader: None, max_bytes, isolation, next: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// The log has ended; the host has its positions.
@@ -84,7 +88,10 @@ impl World {
             return false;
         }
         let builder = self.log().reader().topics(names.iter().copied()).max_bytes(self.readers[index].max_bytes);
-        let reader = builder.open().unwrap_or_else(|error| panic!("a reader does not open: {error}"));
+        let reader = builder
+            .isolation(self.readers[index].isolation)
+            .open()
+            .unwrap_or_else(|error| panic!("a reader does not open: {error}"));
         self.trace.note(format_args!("reader {index} reads {names:?}"));
         self.readers[index].end();
         self.readers[index].reader = Some(reader);
@@ -168,16 +175,17 @@ impl World {
         let Ok(position) = self.reader(index).position(&one.topic, one.partition) else { return };
         self.readers[index].next.insert(key, position.offset.0);
         if let (StartAt::Time(timestamp), Some(slot)) = (to, self.slot(one)) {
-            let shown = self.partition(&one.topic, slot.0, slot.1).map_or(0, |partition| partition.high_watermark().0);
+            let shown = self.partition(&one.topic, slot.0, slot.1).map_or(0, |partition| partition.last_stable().0);
             self.check_time(slot, timestamp, position.offset.0, shown);
         }
     }
 
     /// A search by time finds the first record that is not earlier.
     fn check_time(&mut self, slot: Slot, timestamp: Timestamp, found: u64, shown: u64) {
+        let compacts = self.model.compacts(slot.0);
         let partition = self.model.partition(slot);
         let early = partition.known.range(..found).find(|(_, known)| known.timestamp >= timestamp);
-        let is_damaged = !partition.damaged.is_empty();
+        let is_damaged = !partition.damaged.is_empty() || compacts;
         assert!(early.is_none() || is_damaged, "{timestamp} is at {early:?}, and offset {found} was found");
         let late = partition.known.get(&found).filter(|known| found < shown && known.timestamp < timestamp);
         assert!(late.is_none(), "{timestamp} was sought, and {late:?} was found");
@@ -203,14 +211,20 @@ impl World {
         match self.reader(index).try_poll() {
             Ok(polled) if polled.is_empty() => {
                 self.trace.note(format_args!("reader {index} finds nothing"));
+                self.moved(index, &before, None);
                 false
             }
             Ok(polled) => {
+                self.moved(index, &before, Some((polled.topic(), polled.partition())));
                 self.polled(index, &before, &polled);
                 true
             }
             Err(error) => {
                 self.trace.note(format_args!("reader {index} is told: {error}"));
+                // One whose topic is gone is where it was, and another may have the name.
+                if !matches!(error, Error::UnknownTopic { .. }) {
+                    self.moved(index, &before, None);
+                }
                 self.not_polled(index, &before, &error)
             }
         }
@@ -240,20 +254,55 @@ impl World {
             None => self.joined(name, number),
         };
         let (power, stamps) = (self.model.survives(slot), self.model.stamps(slot.0));
-        let mut next = from;
+        let next = polled.next_offset().0;
+        let mut shown = Vec::new();
         for record in polled {
-            assert_eq!(record.offset().0, next, "reader {index} of {name}-{number} skips or goes back");
+            let offset = record.offset().0;
+            let follows = (from..next).contains(&offset) && shown.last().is_none_or(|last| *last < offset);
+            assert!(follows, "reader {index} of {name}-{number} goes back, or on elsewhere: {offset}");
             self.model.read(slot, &record, power, stamps);
-            next += 1;
+            shown.push(offset);
             self.trace.count("records read");
         }
-        assert_eq!(polled.next_offset().0, next, "reader {index} of {name}-{number} goes on elsewhere");
+        self.check_passed(index, name, slot, from..next, &shown);
         assert!(next <= polled.high_watermark().0, "reader {index} of {name}-{number} reads above the high watermark");
         self.trace.note(format_args!("reader {index} reads {name}-{number} from {from} to {next}"));
         self.readers[index].next.insert((name.to_owned(), number), next);
         if self.choice.one_in(2) {
             let position = self.reader(index).position(name, number).expect("it is read");
             self.readers[index].kept.insert(slot, Kept { position, power, doubtful: false });
+        }
+    }
+
+    /// What a reader was shown of what it has passed is what it is to see.
+    fn check_passed(&mut self, index: usize, name: &str, slot: Slot, range: std::ops::Range<u64>, shown: &[u64]) {
+        let Some(partition) = self.partition(name, slot.0, slot.1) else { return };
+        let is_committed = self.readers[index].isolation == Isolation::Committed;
+        let stable = partition.last_stable().0;
+        assert!(!is_committed || range.end <= stable, "reader {index} of {name} has passed {stable}: {range:?}");
+        let range = range.start.max(partition.start().0)..range.end;
+        let Some(there) = self.passed(slot, &partition, range) else { return };
+        if is_committed {
+            self.model.check_shown(slot, shown, there.into_iter(), self.clock.monotonic());
+        } else {
+            let there: Vec<_> = there.into_iter().map(|(offset, _)| offset).collect();
+            assert_eq!(shown, there, "reader {index} of {name}-{} has not seen everything", slot.1);
+        }
+    }
+
+    /// A reader that was shown nothing may have passed what it is not to see.
+    fn moved(&mut self, index: usize, before: &[Before], but: Option<(&str, u32)>) {
+        for one in before.iter().filter(|one| but != Some((&one.name, one.slot.1))) {
+            let Ok(position) = self.reader(index).position(&one.name, one.slot.1) else { continue };
+            if self.ask(&one.name).is_none_or(|topic| topic.id != one.slot.0) {
+                continue;
+            }
+            let (from, next) = (one.position.offset.0, position.offset.0);
+            assert!(from <= next, "reader {index} of {}-{} goes back", one.name, one.slot.1);
+            if from < next {
+                self.check_passed(index, &one.name, one.slot, from..next, &[]);
+                self.readers[index].next.insert((one.name.clone(), one.slot.1), next);
+            }
         }
     }
 
@@ -325,7 +374,7 @@ impl World {
         let one = TopicPartition::from_directory_name(directory).expect("a partition's directory");
         let found = before.iter().find(|before| before.name == one.topic && before.slot.1 == one.partition);
         let slot = found.map_or_else(|| panic!("{one} is not read"), |found| found.slot);
-        self.model.partition(slot).is_corrupt(&offsets);
+        self.model.is_corrupt(slot, &offsets);
         self.trace.count("damaged batches met");
         self.seek_to(index, &one, Offset(offsets.end).into());
     }

@@ -74,6 +74,7 @@ impl World {
         self.trace.note(format_args!("left: {outcome:?}"));
         self.holds.clear();
         self.end_producers(answers);
+        self.end_transactors(answers);
     }
 
     /// Closes the log; says whether that went well, in which case everything in it is on the disk.
@@ -84,12 +85,14 @@ impl World {
         self.trace.note(format_args!("closes: {outcome:?}"));
         if self.storage.has_lost_power() {
             self.end_producers(Answers::Unheard);
+            self.end_transactors(Answers::Unheard);
             self.storage = self.storage.crash(self.choice.seed());
             self.model.lost_power();
             self.end_readers(true);
             return false;
         }
         self.end_producers(Answers::Closed);
+        self.end_transactors(Answers::Closed);
         self.end_readers(false);
         match &outcome {
             Ok(()) => self.model.synced(&self.model.live()),
@@ -147,7 +150,8 @@ impl World {
     }
 
     fn try_open(&mut self) -> Option<Log> {
-        let builder = Log::builder(DIRECTORY).storage(self.storage.shared()).clock(self.clock.clone());
+        let cleaner = self.cleaner();
+        let builder = Log::builder(DIRECTORY).cleaner(cleaner).storage(self.storage.shared()).clock(self.clock.clone());
         let opened = builder.background(false).seed(self.choice.seed()).open();
         match opened {
             Ok(log) => {

@@ -4,10 +4,12 @@
 //! open settles it. What was settled stays.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use taffrail::{Durability, TopicConfig, TopicDescription, TopicId};
 
 /// One name, and what may be found under it.
+#[expect(clippy::struct_excessive_bools, reason = "each is about another thing")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopicModel {
     /// The topic that is there, as far as is known.
@@ -22,6 +24,10 @@ pub(super) struct TopicModel {
     retired: BTreeSet<TopicId>,
     /// Whether its records ever had the log's own time.
     pub(super) stamps: bool,
+    /// Whether they ever went by key.
+    pub(super) compacts: bool,
+    /// The least time that a deleted key ever had to be kept.
+    pub(super) delete_retention_least: Duration,
 }
 
 impl TopicModel {
@@ -51,6 +57,8 @@ impl TopicModel {
     /// A call asked for these settings and did not say whether it was done.
     pub(super) fn may_have(&mut self, config: &TopicConfig) {
         self.stamps |= stamps(config);
+        self.compacts |= compacts(config);
+        self.delete_retention_least = self.delete_retention_least.min(config.partition.delete_retention);
         if !self.configs.contains(config) {
             self.configs.push(config.clone());
         }
@@ -74,6 +82,9 @@ impl TopicModel {
         assert!(!self.retired.contains(&id), "{name}: the deleted topic {id} is back");
         self.retired.extend(self.live.replace(id));
         (self.may_be_new, self.stamps) = (false, self.configs.iter().any(stamps));
+        self.compacts = self.configs.iter().any(compacts);
+        let least = self.configs.iter().map(|config| config.partition.delete_retention).min();
+        self.delete_retention_least = least.unwrap_or_default();
     }
 
     /// It was deleted, or found deleted.
@@ -110,6 +121,10 @@ impl TopicModel {
             None => self.went(),
         }
     }
+}
+
+fn compacts(config: &TopicConfig) -> bool {
+    config.partition.cleanup.compacts()
 }
 
 fn stamps(config: &TopicConfig) -> bool {

@@ -15,6 +15,7 @@ use super::plan::Plan;
 use super::producers::ProducerActor;
 use super::readers::ReaderActor;
 use super::trace::Trace;
+use super::transactions::TransactionActor;
 
 pub(super) const DIRECTORY: &str = "data";
 const NAMES: [&str; 4] = ["t0", "t1", "t2", "t3"];
@@ -30,6 +31,7 @@ pub(super) struct World {
     /// None only while it is opened.
     pub(super) log: Option<Log>,
     pub(super) producers: Vec<ProducerActor>,
+    pub(super) transactors: Vec<TransactionActor>,
     pub(super) readers: Vec<ReaderActor>,
     pub(super) holds: Vec<Held>,
     /// The end that comes at an operation on the disk.
@@ -45,6 +47,8 @@ pub(super) struct World {
 #[derive(Clone, Copy)]
 enum Turn {
     Produce,
+    Transact,
+    Compact,
     Read,
     Tick,
     Administer,
@@ -59,6 +63,7 @@ impl World {
         let mut choice = Choice::seeded(seed);
         let plan = Plan::new(&mut choice);
         let producers = (0..plan.producers).map(|number| ProducerActor::new(number, &mut choice)).collect();
+        let transactors = (0..plan.transactors).map(|index| TransactionActor::new(index, &mut choice)).collect();
         let readers = (0..plan.readers).map(|_| ReaderActor::new(&mut choice)).collect();
         let storage = MemoryStorage::new(choice.seed());
         let mut trace = Trace::new();
@@ -72,6 +77,7 @@ impl World {
             clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
             log: None,
             producers,
+            transactors,
             readers,
             holds: Vec::new(),
             doom: None,
@@ -98,8 +104,11 @@ impl World {
     }
 
     fn step(&mut self) {
+        let transacts = self.plan.transactors > 0;
         let turns = [
-            (45, Turn::Produce),
+            (if transacts { 22 } else { 45 }, Turn::Produce),
+            (if transacts { 33 } else { 0 }, Turn::Transact),
+            (if self.plan.compacts { 4 } else { 0 }, Turn::Compact),
             (25, Turn::Read),
             (18, Turn::Tick),
             (3, Turn::Administer),
@@ -113,6 +122,8 @@ impl World {
         };
         match turn {
             Turn::Produce => self.produce(),
+            Turn::Transact => self.transact(),
+            Turn::Compact => self.compact(),
             Turn::Read => self.read(),
             Turn::Tick => self.tick(),
             Turn::Administer => self.administer(),
