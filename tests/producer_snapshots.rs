@@ -185,3 +185,26 @@ fn check_forgotten_offsets(partition: &Partition) {
         assert!(is_due(&gap, 20), "{gap:?}");
     }
 }
+
+/// A log start is durable at once, and where nothing is synced for itself, that there were producers was not: an open began
+/// behind their batches and knew none.
+#[test]
+fn what_was_removed_within_a_segment_is_known_of_producers_after_a_kill() {
+    let mut storage = MemoryStorage::new(1);
+    let open = |storage: &MemoryStorage| {
+        let config = PartitionConfig::new().durability(Durability::Os);
+        Partition::builder(DIRECTORY).config(config).storage(storage.shared()).open().expect("it opens")
+    };
+    let partition = open(&storage);
+    assert_eq!(send(&partition, 7, 0).expect("appended"), (0, false));
+    for _ in 0..300 {
+        let mut batch = BatchBuilder::new();
+        batch.push(&Record::new(&"v".repeat(50)).timestamp(NOW)).expect("small");
+        partition.append(&mut batch).expect("appended").wait().expect("written");
+    }
+    partition.trim_before(Offset(250)).expect("trimmed");
+    storage = storage.kill();
+    std::mem::forget(partition);
+    let partition = open(&storage);
+    assert_eq!(send(&partition, 7, 0).expect("it is there"), (0, true));
+}

@@ -214,7 +214,7 @@ impl Model {
                 match () {
                     () if *epoch < known.epoch => Due::Fenced,
                     () if *first != expected => Due::OutOfOrder { expected },
-                    () if known.open && !transactional => Due::Transaction,
+                    () if known.open && (!transactional || *epoch > known.epoch) => Due::Transaction,
                     () => Due::New,
                 }
             }

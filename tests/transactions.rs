@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail::{
-    Clock, Durability, Error, ErrorKind, Fault, Isolation, Log, ManualClock, MemoryStorage, OperationKind, Record,
-    Timestamp, TopicConfig, TransactionalProducer,
+    Clock, Durability, Error, ErrorKind, Fault, Isolation, Log, ManualClock, Marker, MemoryStorage, OperationKind,
+    Outcome, ProducerEpoch, ProducerId, Record, Timestamp, TopicConfig, Transaction, TransactionVersion,
+    TransactionalProducer,
 };
 
 struct House {
@@ -335,6 +336,307 @@ fn readers_by_time_stop_at_what_is_not_decided() {
     assert_eq!(partition.find_timestamp(begun).expect("it reads").map(|found| found.offset.0), Some(0));
     reader.seek_to_time("orders", begun).expect("it seeks");
     assert_eq!(reader.try_poll().expect("it reads").records().count(), 1);
+}
+
+/// An instance that was taken over, or whose transaction took too long, and its log.
+fn late(house: &House, producer: &mut TransactionalProducer, is_taken_over: bool, late: impl FnOnce(&Transaction<'_>)) {
+    let transaction = producer.begin().expect("nothing is open");
+    transaction.send("orders", Record::new("x").partition(0)).expect("it takes it").wait().expect("it is stored");
+    let other = is_taken_over.then(|| house.producer());
+    if other.is_none() {
+        house.tick_for(Duration::from_secs(61));
+        house.tick_for(Duration::from_secs(1));
+    }
+    late(&transaction);
+    let refused = transaction.commit();
+    let is_told = match &refused {
+        Err(Error::ProducerFenced { .. }) => is_taken_over,
+        Err(Error::TransactionTimedOut { .. }) => !is_taken_over,
+        _ => false,
+    };
+    assert!(is_told, "{refused:?}");
+    let mut next = other;
+    let next = next.as_mut().unwrap_or(producer).begin().expect("who has the id goes on");
+    next.send("orders", Record::new("next").partition(0)).expect("it takes it");
+    next.commit().expect("it commits");
+    house.tick_for(Duration::from_millis(100));
+    assert_eq!(house.values("orders"), set(&["next"]));
+}
+
+/// A topic that is deleted and made again under its name is another one. A late instance counted it as entered, wrote to
+/// it, and readers of committed records waited there, until a later transaction committed the record.
+#[test]
+fn a_late_instance_writes_nothing_to_a_topic_that_was_made_again() {
+    for is_taken_over in [false, true] {
+        let house = House::new(Durability::Sync);
+        let mut producer = house.producer();
+        late(&house, &mut producer, is_taken_over, |transaction| {
+            house.log.delete_topic("orders").expect("it is there");
+            let config = TopicConfig::new().partitions(2).durability(Durability::Sync);
+            house.log.create_topic("orders", config).expect("its name is free");
+            let sent = transaction.send("orders", Record::new("y").partition(0)).and_then(taffrail::Delivery::wait);
+            assert!(sent.is_err(), "{sent:?}");
+            assert_eq!(house.log.partition("orders", 0).expect("it is there").end().0, 0);
+        });
+    }
+}
+
+/// A partition forgets a producer in time. A late instance that nobody there knew any more opened a transaction anew.
+#[test]
+fn a_late_instance_writes_nothing_where_it_has_been_forgotten() {
+    for is_taken_over in [false, true] {
+        let house = House::new(Durability::Os);
+        let mut producer = house.producer();
+        late(&house, &mut producer, is_taken_over, |transaction| {
+            for _ in 0..160 {
+                house.clock.advance(Duration::from_secs(600));
+                house.log.tick();
+            }
+            let partition = house.log.partition("orders", 0).expect("it is there");
+            let end = partition.end();
+            let sent = transaction.send("orders", Record::new("y").partition(0)).and_then(taffrail::Delivery::wait);
+            assert!(sent.is_err(), "{sent:?}");
+            assert_eq!((partition.end(), partition.last_stable()), (end, end));
+        });
+    }
+}
+
+/// Records that were taken back by hand while their transaction was open: what is left is no whole transaction.
+#[test]
+fn a_transaction_whose_records_were_cut_away_cannot_be_committed() {
+    let house = House::new(Durability::Os);
+    let mut producer = house.producer();
+    let transaction = producer.begin().expect("nothing is open");
+    transaction.send("orders", Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+    let partition = house.log.partition("orders", 0).expect("it is there");
+    partition.truncate_from(taffrail::Offset(0), taffrail::Force::Yes).expect("it is forced");
+    let sent = transaction.send("orders", Record::new("b").partition(0)).expect("it takes it").wait();
+    assert!(matches!(sent, Err(Error::Superseded { .. })), "{sent:?}");
+    assert!(matches!(transaction.commit(), Err(Error::TransactionFailed { .. })));
+    assert!(house.values("orders").is_empty());
+}
+
+/// Where the power goes, a partition that is not synced may keep the records of a transaction and lose its marker, while
+/// its coordinator has noted that all is done. Readers waited there, and the next commit showed what had been aborted.
+#[test]
+fn what_a_loss_of_power_leaves_open_is_ended_as_it_was_decided() {
+    for seed in 0..40 {
+        let commits = seed % 2 == 0;
+        let house = House::new(Durability::Os);
+        let mut producer = house.producer();
+        let transaction = producer.begin().expect("nothing is open");
+        transaction
+            .send("orders", Record::new("old").partition(0))
+            .expect("it takes it")
+            .wait()
+            .expect("it is written");
+        house.log.partition("orders", 0).expect("it is there").sync().expect("the disk is well");
+        let ended = if commits { transaction.commit() } else { transaction.abort() };
+        ended.expect("it is decided");
+        house.tick_for(Duration::from_millis(100));
+        drop(producer);
+        let house = house.crashed(seed);
+        house.tick_for(Duration::from_millis(100));
+        let partition = house.log.partition("orders", 0).expect("it is there");
+        assert_eq!(partition.last_stable(), partition.end(), "seed {seed}: it hangs");
+        let mut values = if commits { set(&["old"]) } else { set(&[]) };
+        assert_eq!(house.values("orders"), values, "seed {seed}");
+        let mut producer = house.producer();
+        let transaction = producer.begin().expect("nothing is open");
+        transaction.send("orders", Record::new("new").partition(0)).expect("it takes it");
+        transaction.commit().expect("it commits");
+        values.insert("new".to_owned());
+        assert_eq!(house.values("orders"), values, "seed {seed}");
+    }
+}
+
+/// As above, and the transaction behind it was decided, and its records are lost: its marker commits nothing else.
+#[test]
+fn a_marker_commits_no_transaction_but_its_own() {
+    for seed in 0..40 {
+        let house = House::new(Durability::Os);
+        let mut producer = house.producer();
+        for end in ["aborted", "committed"] {
+            let transaction = producer.begin().expect("nothing is open");
+            transaction
+                .send("orders", Record::new(end).partition(0))
+                .expect("it takes it")
+                .wait()
+                .expect("it is written");
+            if end == "aborted" {
+                house.log.partition("orders", 0).expect("it is there").sync().expect("the disk is well");
+                transaction.abort().expect("it is decided");
+            } else {
+                transaction.commit().expect("it is decided");
+            }
+        }
+        drop(producer);
+        let house = house.crashed(seed);
+        house.tick_for(Duration::from_millis(100));
+        assert!(!house.values("orders").contains("aborted"), "seed {seed}");
+        let partition = house.log.partition("orders", 0).expect("it is there");
+        assert_eq!(partition.last_stable(), partition.end(), "seed {seed}: it hangs");
+    }
+}
+
+/// What a host's own coordinator has written, or the one of the log that a partition was copied from.
+fn foreign_marker(house: &House, id: i64, epoch: i16) {
+    let marker = Marker {
+        outcome: Outcome::Committed,
+        producer_id: ProducerId(id),
+        producer_epoch: ProducerEpoch(epoch),
+        coordinator_epoch: 12,
+        timestamp: house.clock.wall(),
+    };
+    let partition = house.log.partition("orders", 0).expect("it is there");
+    partition.append_marker(&marker, TransactionVersion::V1).expect("it takes it").wait().expect("it is stored");
+}
+
+fn commit_one(producer: &mut TransactionalProducer, value: &str) {
+    let transaction = producer.begin().expect("nothing is open");
+    transaction.send("orders", Record::new(value).partition(0)).expect("it takes it");
+    transaction.commit().expect("it commits");
+}
+
+/// A marker that was refused as that of an earlier coordinator counted as needless: the commit was answered, and its
+/// records were never seen.
+#[test]
+fn a_partition_that_knows_a_later_coordinator_gets_its_markers_all_the_same() {
+    let house = House::new(Durability::Os);
+    let mut producer = house.producer();
+    foreign_marker(&house, producer.producer_id().0, producer.epoch().0);
+    commit_one(&mut producer, "a");
+    assert_eq!(house.values("orders"), set(&["a"]));
+}
+
+#[test]
+fn producer_ids_that_partitions_have_from_elsewhere_are_not_given_out() {
+    let house = House::new(Durability::Sync);
+    foreign_marker(&house, 0, 5);
+    let mut producer = house.producer();
+    assert_eq!(producer.producer_id(), ProducerId(1));
+    commit_one(&mut producer, "a");
+    foreign_marker(&house, 4321, 5);
+    foreign_marker(&house, i64::MAX, 5);
+    drop(producer);
+    let house = house.crashed(1);
+    let mut producer = house.log.transactional_producer("other").open().expect("it opens");
+    assert_eq!(producer.producer_id(), ProducerId(4322));
+    commit_one(&mut producer, "b");
+    house.tick_for(Duration::from_millis(100));
+    assert_eq!(house.values("orders"), set(&["a", "b"]));
+}
+
+/// A transaction that is open in a partition that was copied from another log is that log's, until somebody says how the
+/// topic is to be kept.
+#[test]
+fn an_open_transaction_of_a_topic_that_was_found_is_left_alone_until_it_is_configured() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let open = |path: &Path| Log::builder(path).background(false).open().expect("it opens");
+    {
+        let log = open(&from);
+        log.create_topic("orders", TopicConfig::new()).expect("it is new");
+        let mut producer = log.transactional_producer("theirs").open().expect("it opens");
+        let transaction = producer.begin().expect("nothing is open");
+        transaction.send("orders", Record::new("a")).expect("it takes it").wait().expect("it is stored");
+        std::mem::forget(transaction);
+        log.close().expect("it closes");
+        let log = open(&to);
+        drop(log.transactional_producer("ours").open().expect("it opens"));
+        log.close().expect("it closes");
+    }
+    std::fs::create_dir(to.join("orders-0")).expect("its name is free");
+    for file in std::fs::read_dir(from.join("orders-0")).expect("it is there") {
+        let file = file.expect("it is listed");
+        std::fs::copy(file.path(), to.join("orders-0").join(file.file_name())).expect("there is room");
+    }
+    let is_open = |log: &Log| {
+        let partition = log.partition("orders", 0).expect("it is there");
+        partition.sync().expect("the disk is well");
+        partition.last_stable() < partition.end()
+    };
+    let log = open(&to);
+    assert!(is_open(&log));
+    log.set_topic_config("orders", TopicConfig::new()).expect("it may be");
+    log.close().expect("it closes");
+    let log = open(&to);
+    assert!(!is_open(&log));
+    log.close().expect("it closes");
+}
+
+/// The owner of a transaction that took too long was told, again and again, that it had ended the other way.
+#[test]
+fn who_took_too_long_goes_on_also_where_the_coordinator_was_read_anew() {
+    let house = House::new(Durability::Sync);
+    let mut producer = house.producer();
+    let transaction = producer.begin().expect("nothing is open");
+    transaction.send("orders", Record::new("slow").partition(0)).expect("it takes it").wait().expect("it is stored");
+    house.tick_for(Duration::from_secs(61));
+    house.tick_for(Duration::from_secs(1));
+    house.storage.fail_when(|operation| {
+        let is_it = operation.path.to_string_lossy().contains("__transaction_state");
+        (is_it && operation.kind == OperationKind::Write).then_some(Fault::NoSpace)
+    });
+    house.log.transactional_producer("billing").open().expect_err("the disk is full");
+    house.storage.clear_faults();
+    let refused = transaction.commit();
+    assert!(matches!(refused, Err(Error::TransactionAborted)), "{refused:?}");
+    commit_one(&mut producer, "next");
+    house.tick_for(Duration::from_millis(100));
+    assert_eq!(house.values("orders"), set(&["next"]));
+}
+
+/// Of each id the last record stays, and that is all that a coordinator needs: who has the id, with which epoch, and what
+/// was decided and has not ended.
+#[test]
+fn what_coordinators_wrote_may_be_compacted() {
+    let own = "__transaction_state";
+    let house = House::new(Durability::Sync);
+    let ids: Vec<String> = (0..12).map(|number| format!("id-{number}")).collect();
+    let open = |house: &House, id: &String| house.log.transactional_producer(id).open().expect("it opens");
+    let mut producers: Vec<_> = ids.iter().map(|id| open(&house, id)).collect();
+    let mut expected = BTreeSet::new();
+    for round in 0..10 {
+        for (id, producer) in ids.iter().zip(&mut producers) {
+            let value = format!("{id} {round}");
+            commit_one(producer, &value);
+            expected.insert(value);
+        }
+    }
+    // Decided, and its marker is not written before the log is opened again.
+    let other = house.log.partition("invoices", 0).expect("it is there");
+    let prepared = producers[0].begin().expect("nothing is open");
+    prepared.send("invoices", Record::new("late").partition(0)).expect("it takes it").wait().expect("it is stored");
+    house.storage.fail_when(|operation| {
+        let is_it = operation.path.to_string_lossy().contains("invoices-0");
+        (is_it && operation.kind == OperationKind::Sync).then_some(Fault::Io)
+    });
+    let mut batch = taffrail::BatchBuilder::new();
+    batch.push(&Record::new("plain")).expect("it is small");
+    other.append(&mut batch).and_then(taffrail::Appended::wait).expect_err("it is not synced");
+    house.storage.clear_faults();
+    prepared.commit().expect("it is decided");
+    let mut dropped = 0;
+    for number in 0..50 {
+        house.log.partition(own, number).expect("it is there").roll().expect("rolled");
+        dropped += house.log.compact(own, number).expect("compacted").records_dropped;
+    }
+    assert!(dropped > 300, "{dropped} records went");
+    let identities: Vec<_> = producers.iter().map(|producer| (producer.producer_id(), producer.epoch())).collect();
+    drop(producers);
+    let house = house.crashed(7);
+    house.tick_for(Duration::from_secs(1));
+    assert!(house.values("invoices").contains("late"), "what was prepared is ended");
+    for (id, before) in ids.iter().zip(identities) {
+        let mut producer = open(&house, id);
+        let now = (producer.producer_id(), producer.epoch());
+        assert!(now.0 == before.0 && now.1 > before.1, "{id}: {before:?}, then {now:?}");
+        commit_one(&mut producer, id);
+        expected.insert(id.clone());
+    }
+    house.tick_for(Duration::from_millis(100));
+    assert_eq!(house.values("orders"), expected);
 }
 
 /// A seeded sequence of transactions over two topics, and the power goes at some operation: what was committed is there

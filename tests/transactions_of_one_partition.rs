@@ -1,8 +1,9 @@
 //! One producer's transactions in one partition, step by step: SEMANTICS 14.3, and the same by the later rule.
 
 use taffrail::{
-    Appended, BatchBuilder, Commits, Durability, Error, Isolation, Marker, MemoryStorage, Offset, Outcome, Partition,
-    PartitionConfig, ProducerEpoch, ProducerId, ReadOptions, Record, Result, Sequence, Timestamp, TransactionVersion,
+    Appended, BatchBuilder, Commits, Durability, Error, Isolation, Marker, MemoryStorage, Moment, Now, Offset, Outcome,
+    Partition, PartitionConfig, ProducerEpoch, ProducerId, ReadOptions, Record, Result, Sequence, Timestamp,
+    TransactionVersion,
 };
 
 const ID: ProducerId = ProducerId(7);
@@ -185,5 +186,168 @@ fn the_state_is_the_same_after_an_open() {
         assert_eq!(data(&partition, 1, 3, 3, true).expect("the next"), (106, 107), "{what}");
         assert_eq!(marker(&partition, Outcome::Aborted, 2, 3, V2).expect("taken"), (107, 108), "{what}");
         assert_eq!(aborted(&storage), [[7, 103, 107, 108]], "{what}");
+    }
+}
+
+/// Kafka's form of a transaction index has no checksum. A bit of it that flipped while the log was closed showed records of
+/// an aborted transaction.
+#[test]
+fn a_flipped_bit_of_a_transaction_index_shows_nothing() {
+    use TransactionVersion::V2;
+    let storage = MemoryStorage::new(1);
+    let config = config().commits(Commits::WhenStored);
+    let open = |storage: &MemoryStorage| {
+        Partition::builder(DIRECTORY).config(config.clone()).storage(storage.shared()).open().expect("it opens")
+    };
+    let send = |partition: &Partition, id: i64, epoch: i16, first: i32| {
+        let mut batch = batch(1);
+        batch.producer(ProducerId(id), ProducerEpoch(epoch), Sequence(first));
+        batch.transactional(true);
+        partition.append(&mut batch).expect("taken").wait().expect("stored");
+    };
+    let mark = |partition: &Partition, id: i64, epoch: i16, outcome: Outcome| {
+        let (producer_id, producer_epoch) = (ProducerId(id), ProducerEpoch(epoch));
+        let marker = Marker { outcome, producer_id, producer_epoch, coordinator_epoch: 3, timestamp: Timestamp(6) };
+        partition.append_marker(&marker, V2).expect("taken").wait().expect("stored");
+    };
+    let partition = open(&storage);
+    for epoch in 0..4 {
+        for id in [1, 2, 3] {
+            send(&partition, id, epoch, 0);
+        }
+        if epoch == 2 {
+            partition.roll().expect("rolled");
+        }
+        mark(&partition, 1, epoch + 1, Outcome::Aborted);
+        send(&partition, 2, epoch, 1);
+        mark(&partition, 3, epoch + 1, Outcome::Committed);
+        mark(&partition, 2, epoch + 1, Outcome::Aborted);
+    }
+    let read = |partition: &Partition| -> Vec<u64> {
+        let mut at = partition.start();
+        let mut seen = Vec::new();
+        loop {
+            // A batch at a time: none is read together with the marker that would tell.
+            let fetched = partition.try_read(at, ReadOptions::new().max_bytes(1)).expect("it is read");
+            seen.extend(fetched.records().map(|record| record.offset().0));
+            if fetched.next_offset() <= at {
+                return seen;
+            }
+            at = fetched.next_offset();
+        }
+    };
+    let right = read(&partition);
+    assert_eq!(right.len(), 4);
+    partition.close().expect("closed");
+    let mut flips = 0;
+    for path in storage.paths().into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "txnindex")) {
+        let length = storage.bytes_of(&path).expect("it is there").len() as u64;
+        for (at, bit) in (0..length).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let flipped = storage.snapshot();
+            flipped.flip_bit(&path, at, bit).expect("it is there");
+            let partition = open(&flipped);
+            assert_eq!(read(&partition), right, "{} byte {at}, bit {bit}", path.display());
+            partition.close().expect("closed");
+            assert_eq!(read(&open(&flipped)), right, "and again: {} byte {at}, bit {bit}", path.display());
+            flips += 1;
+        }
+    }
+    assert!(flips > 1000, "{flips}");
+}
+
+/// The marker of an abort tells of its records, also where the index is gone.
+#[test]
+fn what_is_read_with_its_abort_is_not_shown_whatever_the_index_says() {
+    let storage = MemoryStorage::new(1);
+    let partition = hundred(&storage);
+    data(&partition, 0, 0, 0, true).expect("taken");
+    marker(&partition, Outcome::Committed, 1, 3, TransactionVersion::V2).expect("taken");
+    data(&partition, 1, 0, 1, true).expect("taken");
+    marker(&partition, Outcome::Aborted, 2, 3, TransactionVersion::V2).expect("taken");
+    data(&partition, 2, 0, 0, true).expect("taken");
+    marker(&partition, Outcome::Committed, 3, 3, TransactionVersion::V2).expect("taken");
+    partition.close().expect("closed");
+    for kind in ["00000000000000000000.txnindex", "aborted.taffrail"] {
+        storage.shared().remove(std::path::Path::new(&format!("{DIRECTORY}/{kind}"))).expect("it is there");
+    }
+    let partition = open(&storage);
+    partition.commit_to(partition.end()).expect("committed");
+    assert_eq!(offsets(&partition, Isolation::Committed), [100, 105]);
+}
+
+/// What readers of committed records see from an offset on.
+fn committed(partition: &Partition, from: u64) -> Vec<u64> {
+    let (mut at, mut seen) = (Offset(from), Vec::new());
+    while at < partition.last_stable() {
+        let fetched = partition.try_read(at, ReadOptions::new()).expect("it is read");
+        seen.extend(fetched.records().map(|record| record.offset().0));
+        at = fetched.next_offset();
+    }
+    seen
+}
+
+/// The marker of an abort lies in a damaged part of a closed segment, and the producer has gone on behind it: its later
+/// commit showed the aborted records.
+#[test]
+fn a_lost_marker_of_an_abort_shows_nothing() {
+    let storage = MemoryStorage::new(1);
+    let partition = hundred(&storage);
+    data(&partition, 0, 0, 0, true).expect("taken");
+    partition.roll().expect("rolled");
+    marker(&partition, Outcome::Aborted, 1, 3, TransactionVersion::V2).expect("taken");
+    partition.append(&mut batch(1)).expect("taken").wait().expect("stored");
+    partition.roll().expect("rolled");
+    data(&partition, 1, 0, 0, true).expect("taken");
+    marker(&partition, Outcome::Committed, 2, 3, TransactionVersion::V2).expect("taken");
+    partition.commit_to(partition.end()).expect("committed");
+    assert_eq!(committed(&partition, 100), [102, 103]);
+    let storage = storage.kill();
+    storage.flip_bit(format!("{DIRECTORY}/00000000000000000101.log"), 70, 0).expect("it is there");
+    storage
+        .shared()
+        .remove(std::path::Path::new(&format!("{DIRECTORY}/00000000000000000101.txnindex")))
+        .expect("there");
+    for kind in ["snapshot", "taffrail"] {
+        for path in storage.paths().into_iter().filter(|path| path.extension().is_some_and(|found| found == kind)) {
+            storage.shared().remove(&path).expect("it is there");
+        }
+    }
+    for round in 0..2 {
+        let partition = open(&storage);
+        partition.commit_to(partition.end()).expect("committed");
+        let first = partition.try_read(Offset(100), ReadOptions::new()).expect("it is read");
+        assert_eq!((first.next_offset(), first.records().count()), (Offset(101), 0), "round {round}");
+        assert_eq!(committed(&partition, 102), [102, 103], "round {round}");
+        partition.close().expect("closed");
+    }
+}
+
+/// An open after a kill made the index of aborted transactions anew and did not sync it, while the recovery point had
+/// passed the batches: the power took it, and nobody read them again.
+#[test]
+fn an_index_that_an_open_has_written_survives_the_power() {
+    for seed in 0..60 {
+        let storage = MemoryStorage::new(seed);
+        let partition = open(&storage);
+        data(&partition, 0, 0, 0, true).expect("taken");
+        marker(&partition, Outcome::Aborted, 1, 3, TransactionVersion::V2).expect("taken");
+        partition.sync().expect("synced");
+        let late = Now { wall: Timestamp(1_000_000), monotonic: Moment(1 << 60) };
+        partition.maintain(late).expect("the recovery point is noted");
+        let storage = storage.kill();
+        let index = format!("{DIRECTORY}/00000000000000000000.txnindex");
+        let bytes = storage.bytes_of(&index).expect("it is there");
+        storage.set_bytes(&index, &bytes[..30]).expect("it is torn");
+        let partition = open(&storage);
+        partition.roll().expect("rolled");
+        let storage = storage.kill();
+        let partition = open(&storage);
+        partition.commit_to(partition.end()).expect("committed");
+        drop(partition);
+        let storage = storage.crash(seed);
+        drop(storage.shared().remove(std::path::Path::new(&format!("{DIRECTORY}/aborted.taffrail"))));
+        let partition = open(&storage);
+        partition.commit_to(partition.end()).expect("committed");
+        assert_eq!(committed(&partition, 0), [0_u64; 0], "seed {seed}");
     }
 }

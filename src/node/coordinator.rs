@@ -18,6 +18,7 @@ use super::slot::Slot;
 use crate::clock::{Clock, Moment, Now};
 use crate::error::{Error, Result};
 use crate::machine::{Applied, KeyValue, Recorded};
+use crate::mutants;
 use crate::partition::{Partition, ReadOptions, Receipt, UpTo};
 use crate::record::builder::{BatchBuilder, Record};
 use crate::trace;
@@ -73,6 +74,11 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
 
     pub(super) const fn partition(&self) -> &Partition {
         &self.partition
+    }
+
+    /// Whether there are records, and no machine: it was dropped, or could not be made.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.running.is_none() && self.partition.end() > self.partition.start()
     }
 
     /// The machine, where there is one and everything that it holds is committed.
@@ -150,6 +156,10 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
     /// The task that is left until an append is stored.
     fn store(&mut self, end: Offset, receipt: Receipt) -> Option<Task> {
         let ticket = Ticket { generation: self.generation, end };
+        if mutants::is_in(mutants::DECISION_NOT_STORED) {
+            self.committed(end);
+            return None;
+        }
         match self.partition.try_stored(receipt) {
             Some(Ok(())) => self.committed(end),
             Some(Err(error)) => self.fail(&error),

@@ -4,9 +4,16 @@
 //!   left ──(marker appended)──► written ──(its partition has stored it)──► stored;   all of them: Complete
 //! ```
 //!
-//! A partition whose topic was deleted, or that a later coordinator or a later epoch has spoken to, needs none. One that
-//! takes no writes is tried again: the transaction does not end before it has its marker. After a crash all of them are
-//! written again, which a partition that has its marker answers without writing.
+//! A partition whose topic was deleted, or that a later epoch has spoken to, needs none. One that takes no writes is tried
+//! again: the transaction does not end before it has its marker. After a crash all of them are written again, which a
+//! partition that has its marker answers without writing.
+//!
+//! There is one coordinator of an id in a log. Where a partition knows a later one, it has it from elsewhere, from the log
+//! that it was copied from, say; the marker is written as of that one then, for readers wait for it.
+//!
+//! A marker ends the transaction before it, and no earlier one: where that hangs, because its own marker is lost, it is
+//! aborted first. (Where the power goes, a partition whose topic is not synced may keep the records of an aborted
+//! transaction and lose its marker; the records of the next one are lost then, too, and its marker must not commit them.)
 
 use std::time::Duration;
 
@@ -17,7 +24,7 @@ use crate::machine::ProducerIdentity;
 use crate::partition::{Partition, Receipt};
 use crate::record::control::{Marker, Outcome, TransactionVersion};
 use crate::trace;
-use crate::types::{LeaderEpoch, TopicPartition};
+use crate::types::{LeaderEpoch, ProducerEpoch, TopicPartition};
 
 /// A partition that takes no marker is asked again after so long.
 const RETRY: Duration = Duration::from_millis(100);
@@ -95,14 +102,29 @@ impl Marking {
         let topic = topics.get(name.topic.as_str());
         let partition = topic.and_then(|topic| topic.partitions.get(name.partition as usize));
         let Some(partition) = partition else { return Ok(Written::Needless) };
-        let marker = Marker {
-            outcome: self.outcome,
-            producer_id: self.producer.id,
-            producer_epoch: self.producer.epoch,
-            coordinator_epoch: epoch.0,
+        let id = self.producer.id;
+        let marker = |outcome, epoch, coordinator_epoch| Marker {
+            outcome,
+            producer_id: id,
+            producer_epoch: epoch,
+            coordinator_epoch,
             timestamp: now.wall,
         };
-        match partition.append_marker(&marker, self.version) {
+        let append = |outcome, epoch, coordinator_epoch| match partition
+            .append_marker(&marker(outcome, epoch, coordinator_epoch), self.version)
+        {
+            Err(Error::CoordinatorFenced { current, .. }) if partition.open_epoch(id).is_some() => {
+                partition.append_marker(&marker(outcome, epoch, current), self.version)
+            }
+            other => other,
+        };
+        let behind = |open: ProducerEpoch| ProducerEpoch(open.0.saturating_add(1));
+        if self.version == TransactionVersion::V2
+            && let Some(hanging) = partition.open_epoch(id).map(behind).filter(|end| *end < self.producer.epoch)
+        {
+            append(Outcome::Aborted, hanging, epoch.0).map(drop)?;
+        }
+        match append(self.outcome, self.producer.epoch, epoch.0) {
             Ok(appended) => Ok(Written::Appended(partition.clone(), appended.receipt())),
             Err(Error::ProducerFenced { epoch, current, .. }) if epoch < current => Ok(Written::Needless),
             Err(Error::CoordinatorFenced { .. }) => Ok(Written::Needless),

@@ -1,5 +1,7 @@
 //! The ids of producers: taken from the catalogue in blocks, handed out one by one.
 //!
+//! Ids that came from elsewhere, in partitions that were copied from another log, are skipped when the log is opened.
+//!
 //! What is left of a block when the log is closed, or its process dies, is never given to anybody, as in Kafka: the
 //! catalogue has the whole block as given before its first id is handed out. So an id is given once, over crashes too.
 
@@ -9,6 +11,9 @@ use super::Node;
 use crate::controller::{Command, PRODUCER_IDS_PER_BLOCK, Reply};
 use crate::error::{Error, Result};
 use crate::types::ProducerId;
+
+/// One host that writes as a producer of a huge id is not to use up all of them: such ones are passed over one by one.
+const SKIPPED_MAX: i64 = 1 << 62;
 
 /// What may be handed out.
 #[derive(Debug, Default)]
@@ -35,6 +40,26 @@ impl Node {
             }
             _ => Err(Error::ProducerIdsExhausted),
         }
+    }
+
+    /// An id that no producer ever had, and no partition knows: one that was copied from another log, or that a host writes
+    /// to as producers of its own, may know ids that nobody was given here.
+    pub(super) fn unknown_producer_id(&self) -> Result<ProducerId> {
+        loop {
+            let id = self.producer_id()?;
+            let topics = self.topics();
+            if !topics.values().flat_map(|topic| &topic.partitions).any(|partition| partition.knows_producer(id)) {
+                return Ok(id);
+            }
+        }
+    }
+
+    /// Skips the ids that partitions know, which may have been copied from another log.
+    pub(super) fn skip_known_producer_ids(&self) {
+        let topics = self.topics();
+        let partitions = topics.values().flat_map(|topic| &topic.partitions);
+        let greatest = partitions.filter_map(|partition| partition.greatest_producer(|id| id.0 < SKIPPED_MAX)).max();
+        self.skip_producer_ids(ProducerId(greatest.map_or(0, |id| id.0.saturating_add(1))));
     }
 
     /// Ids below this one are not handed out: whoever has one had it from elsewhere.

@@ -24,14 +24,22 @@ use crate::clock::{Moment, Now};
 use crate::config::{Cleanup, TopicConfig};
 use crate::controller::Command as Administration;
 use crate::error::{Error, Result};
+use crate::machine::ProducerIdentity;
+use crate::partition::OpenTransaction;
+use crate::record::control::Outcome;
 use crate::sync::Mutex;
-use crate::txn::{Action, Command, Coordinator as Transactions, Reply, STATE_PARTITIONS, STATE_TOPIC, partition_of};
-use crate::types::ProducerId;
+use crate::trace;
+use crate::txn::{
+    Action, Command, Coordinator as Transactions, Kept, Reply, STATE_PARTITIONS, STATE_TOPIC, Status, partition_of,
+};
+use crate::types::{ProducerEpoch, ProducerId, TopicPartition};
 
 /// A record that names every partition of the largest transaction fits.
 const STATE_BATCH_BYTES_MAX: u32 = 16 << 20;
 const STATE_SEGMENT_BYTES: u32 = 100 << 20;
 const NEVER: u64 = u64::MAX;
+/// A machine that could not be made is tried again after so long.
+const REVIVE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The coordinators, by partition of their topic; none until the topic is there.
 #[derive(Debug)]
@@ -47,6 +55,8 @@ struct Desk {
     coordinator: Coordinator<Transactions, Reply>,
     /// By transactional id.
     markings: BTreeMap<String, Marking>,
+    /// What ends transactions that no coordinator knows of.
+    hanging: Vec<Marking>,
     /// What nobody waits for.
     tasks: Vec<Task>,
 }
@@ -72,7 +82,7 @@ impl Node {
     pub(crate) fn transact(&self, id: &str, command: impl Fn(Option<ProducerId>) -> Command) -> Result<Reply> {
         match self.command(id, command(None))? {
             Reply::NeedsProducerId => {
-                let fresh = self.producer_id()?;
+                let fresh = self.unknown_producer_id()?;
                 self.command(id, command(Some(fresh)))
             }
             other => Ok(other),
@@ -120,7 +130,7 @@ impl Node {
     fn desks_of(&self, topic: &Topic) -> &[Mutex<Desk>] {
         let open = |partition: &crate::partition::Partition| {
             let coordinator = Coordinator::new(partition.clone(), Arc::clone(&self.clock));
-            Mutex::new(Desk { coordinator, markings: BTreeMap::new(), tasks: Vec::new() })
+            Mutex::new(Desk { coordinator, markings: BTreeMap::new(), hanging: Vec::new(), tasks: Vec::new() })
         };
         self.desks.desks.get_or_init(|| topic.partitions.iter().map(open).collect())
     }
@@ -173,9 +183,61 @@ impl Node {
                 let greatest = machine.transactions().map(|(_, one)| one.kept.producer_id.0).max();
                 self.skip_producer_ids(ProducerId(greatest.map_or(0, |id| id.saturating_add(1))));
             }
-            drop(locked);
+        }
+        self.find_hanging(&topic);
+        for desk in self.desks_of(&topic) {
             self.advance(desk);
             self.note_due(desk);
+        }
+    }
+
+    /// Finds the transactions that are open in a partition and that no coordinator will end, and has them ended.
+    ///
+    /// They come of a loss of power that took a marker and left the records, in a topic that is not synced, while the
+    /// coordinator had noted that all is done. Such a one is ended as its coordinator has decided where that is still
+    /// known, and aborted else. Left alone are topics that were found and that nobody has set the settings of yet, which
+    /// a broker may take back, and producer ids that this log has not given out, which are a host's own.
+    fn find_hanging(&self, state: &Topic) {
+        let (topics, image) = (self.topics(), self.image.load());
+        let is_ours = |topic: &&Arc<Topic>| image.topic(&topic.name).is_some_and(|state| !state.adopted);
+        let mut open = Vec::new();
+        for topic in topics.values().filter(is_ours) {
+            for (number, partition) in (0..).zip(&topic.partitions) {
+                let name = || TopicPartition { topic: topic.name.to_string(), partition: number };
+                let found = partition.open_transactions().into_iter();
+                let found = found.filter(|one| one.producer_id < image.next_producer_id());
+                open.extend(found.map(|one| (name(), one)));
+            }
+        }
+        if open.is_empty() {
+            return;
+        }
+        let desks = self.desks_of(state);
+        let mut kept = BTreeMap::new();
+        for desk in desks {
+            let desk = desk.lock();
+            let partition = desk.coordinator.partition();
+            match desk.coordinator.settled() {
+                Some(machine) => {
+                    for (_, one) in machine.transactions() {
+                        let ids = [Some(one.kept.producer_id), one.kept.previous_producer_id];
+                        kept.extend(ids.into_iter().flatten().map(|id| (id, one.kept.clone())));
+                    }
+                }
+                None if partition.end() == partition.start() => {}
+                // What hangs there and what goes on cannot be told apart.
+                None => return,
+            }
+        }
+        let Some(desk) = desks.first() else { return };
+        for (name, OpenTransaction { producer_id, epoch }) in open {
+            let Some(outcome) = outcome_of(kept.get(&producer_id), &name, producer_id, epoch) else { continue };
+            trace::warn(&self.home.directory, || {
+                format!("{name} has a transaction of producer {} that nobody ends: {outcome:?}", producer_id.0)
+            });
+            let bumped = epoch.0 < i16::MAX;
+            let producer = ProducerIdentity { id: producer_id, epoch: ProducerEpoch(epoch.0.saturating_add(1)) };
+            desk.lock().hanging.push(Marking::new(producer, outcome, bumped, vec![name]));
         }
     }
 
@@ -202,6 +264,7 @@ impl Node {
     fn advance(&self, desk: &Mutex<Desk>) {
         let now = self.now();
         let mut desk = desk.lock();
+        desk.revive(now);
         desk.look_after_tasks(now);
         desk.take_actions(now);
         desk.write_markers(self, now);
@@ -213,6 +276,21 @@ impl Node {
             self.desks.is_due_by(due);
             self.wake();
         }
+    }
+}
+
+/// How a transaction is to be ended that is open in a partition; `None` where its coordinator does that, or will.
+fn outcome_of(kept: Option<&Kept>, name: &TopicPartition, id: ProducerId, epoch: ProducerEpoch) -> Option<Outcome> {
+    let Some(kept) = kept else { return Some(Outcome::Aborted) };
+    let is_its_end = (kept.producer_id, i32::from(kept.producer_epoch.0)) == (id, i32::from(epoch.0) + 1)
+        || kept.previous_producer_id == Some(id) && epoch.0 >= i16::MAX - 1 && kept.producer_epoch.0 == 0;
+    let has_it = kept.producer_id == id && kept.contains(name);
+    match kept.status {
+        Status::Ongoing if has_it && kept.producer_epoch == epoch => None,
+        // By the earlier protocol markers have the epoch of the records.
+        Status::Prepared(_) if has_it && (is_its_end || kept.producer_epoch == epoch) => None,
+        Status::Complete(outcome) if is_its_end => Some(outcome),
+        _ => Some(Outcome::Aborted),
     }
 }
 
@@ -241,6 +319,14 @@ impl Desk {
         self.tasks = self.step(now, Input::Command(command, Arc::new(Slot::new())));
     }
 
+    /// A machine that was dropped since its records could not be written is made anew: what it has decided is to be
+    /// carried out, and what is open to time out, whether or not anybody asks.
+    fn revive(&mut self, now: Now) {
+        if self.coordinator.has_stopped() {
+            self.tasks = self.step(now, Input::Load);
+        }
+    }
+
     fn look_after_tasks(&mut self, now: Now) {
         for task in std::mem::take(&mut self.tasks) {
             match self.coordinator.partition().try_stored(task.receipt) {
@@ -267,6 +353,7 @@ impl Desk {
 
     fn write_markers(&mut self, node: &Node, now: Now) {
         let epoch = self.coordinator.epoch();
+        self.hanging.retain_mut(|marking| !marking.proceed(node, epoch, now));
         let mut done = Vec::new();
         for (id, marking) in &mut self.markings {
             if marking.proceed(node, epoch, now) {
@@ -282,7 +369,8 @@ impl Desk {
     fn due(&self, now: Now) -> Option<Moment> {
         let soon = now.monotonic.after(std::time::Duration::from_millis(5));
         let tasks = (!self.tasks.is_empty()).then_some(soon);
-        let markings = self.markings.values().map(|marking| marking.due);
-        markings.chain(tasks).chain(self.coordinator.deadline()).min()
+        let stopped = self.coordinator.has_stopped().then(|| now.monotonic.after(REVIVE));
+        let markings = self.markings.values().chain(&self.hanging).map(|marking| marking.due);
+        markings.chain(tasks).chain(stopped).chain(self.coordinator.deadline()).min()
     }
 }

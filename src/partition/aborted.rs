@@ -1,13 +1,16 @@
-//! How many aborted transactions the index of each segment has: `aborted.taffrail`, version 1, a file of ours.
+//! What the transaction index of each segment has: `aborted.taffrail`, version 2, a file of ours.
 //!
 //! ```text
-//!   0  8  a segment's base, big-endian │ 8  4  how many entries its transaction index has at least │ the next segment
+//!   0  8  a segment's base, big-endian │ 8  4  how many entries its transaction index has at least
+//!                                      │ 12 4  CRC-32 (IEEE) of these, as they lie in the index   │ the next segment
 //! ```
 //!
-//! A transaction index that is missing looks like one that was never due, and records of aborted transactions would be
-//! shown. The batches would tell, but an open does not read them all. So it is noted here at each roll and at close; an
-//! open that finds less reads the batches, and makes the indexes anew. It is a hint, and is not synced: where it is missing,
-//! the indexes are taken as they are, as Kafka takes them. It stands only where there was an abort.
+//! A transaction index that is missing looks like one that was never due, Kafka's form has no checksum, and records of
+//! aborted transactions would be shown. The batches would tell, but an open does not read them all. So it is noted here at
+//! each roll and at close; an open that finds less, or something else, reads the batches, and makes the indexes anew. It is a
+//! hint, and is not synced: where it is missing, or of the version before, the indexes are taken as they are, as Kafka
+//! takes them; so are those of segments that were compacted, until they are compacted again. It stands only where there was
+//! an abort.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +18,34 @@ use std::sync::Arc;
 use super::home::Home;
 use super::{Inner, Writer};
 use crate::error::{Error, Result};
-use crate::segment::SegmentReader;
+use crate::segment::{AbortedTransaction, SegmentReader};
 use crate::storage::checkpoint::{self, own};
 use crate::trace;
 use crate::types::Offset;
 
 const NAME: &str = "aborted.taffrail";
-const VERSION: u16 = 1;
-const ENTRY_BYTES: usize = 12;
+const VERSION: u16 = 2;
+const ENTRY_BYTES: usize = 16;
 /// A million segments.
 const BYTES_MAX: u64 = ENTRY_BYTES as u64 * 1_000_000;
 
 /// What is noted, by the segment's base.
 #[derive(Debug, Default)]
-pub(super) struct Noted(BTreeMap<Offset, u32>);
+pub(super) struct Noted(BTreeMap<Offset, Note>);
+
+/// What is noted of one index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Note {
+    count: u32,
+    checksum: u32,
+}
+
+impl Note {
+    fn of(entries: &[AbortedTransaction]) -> Self {
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        Self { count, checksum: AbortedTransaction::checksum(entries) }
+    }
+}
 
 impl Noted {
     /// What was noted last; nothing where that is damaged.
@@ -39,28 +56,36 @@ impl Noted {
                 trace::warn(&path, || format!("is ignored: {reason}"));
                 Ok(Self::default())
             }
+            // Counts alone, as they were noted before.
+            Err(Error::UnsupportedVersion { found, .. }) if found < VERSION.into() => Ok(Self::default()),
             Err(error) => Err(error),
         }
     }
 
     fn parse(bytes: &[u8]) -> Self {
         let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
-        let entry = |[o0, o1, o2, o3, o4, o5, o6, o7, c0, c1, c2, c3]: &[u8; ENTRY_BYTES]| {
+        let entry = |[o0, o1, o2, o3, o4, o5, o6, o7, c0, c1, c2, c3, s0, s1, s2, s3]: &[u8; ENTRY_BYTES]| {
             let base = u64::from_be_bytes([*o0, *o1, *o2, *o3, *o4, *o5, *o6, *o7]);
-            (Offset(base), u32::from_be_bytes([*c0, *c1, *c2, *c3]))
+            let count = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
+            (Offset(base), Note { count, checksum: u32::from_be_bytes([*s0, *s1, *s2, *s3]) })
         };
         Self(entries.iter().map(entry).collect())
     }
 
     fn render(&self) -> Vec<u8> {
-        let entry = |(base, count): (&Offset, &u32)| [&base.0.to_be_bytes()[..], &count.to_be_bytes()].concat();
+        let entry = |(base, note): (&Offset, &Note)| {
+            [&base.0.to_be_bytes()[..], &note.count.to_be_bytes(), &note.checksum.to_be_bytes()].concat()
+        };
         self.0.iter().flat_map(entry).collect()
     }
 
-    /// Whether the index of a segment has less than was noted of it, or cannot be read.
+    /// Whether the index of a segment has not what was noted of it, or cannot be read.
     pub(super) fn is_lacking(&self, reader: &SegmentReader) -> Result<bool> {
         match reader.aborted() {
-            Ok(found) => Ok(self.0.get(&reader.base_offset()).is_some_and(|count| found.len() < *count as usize)),
+            Ok(found) => Ok(self.0.get(&reader.base_offset()).is_some_and(|note| {
+                let noted = found.get(..note.count as usize);
+                noted.is_none_or(|noted| Note::of(noted) != *note)
+            })),
             Err(Error::CorruptFile { .. }) => Ok(true),
             Err(error) => Err(error),
         }
@@ -83,15 +108,27 @@ impl Noted {
         let before = self.0.clone();
         let is_there = |base: &Offset| segments.binary_search_by_key(base, |segment| segment.base_offset()).is_ok();
         self.0.retain(|base, _| is_there(base));
-        match u32::try_from(found.len()) {
-            Ok(0) => self.0.remove(&last.base_offset()),
-            count => self.0.insert(last.base_offset(), count.unwrap_or(u32::MAX)),
-        };
+        if found.is_empty() {
+            self.0.remove(&last.base_offset());
+        } else {
+            self.0.insert(last.base_offset(), Note::of(&found));
+        }
+        self.write(home, before);
+    }
+
+    /// Notes what the indexes have that were made anew. What fails is traced.
+    pub(super) fn note_again(&mut self, home: &Home, segments: &[Arc<SegmentReader>]) {
+        let before = self.0.clone();
+        for segment in segments {
+            if let (Some(note), Ok(found)) = (self.0.get_mut(&segment.base_offset()), segment.aborted()) {
+                *note = Note::of(&found);
+            }
+        }
         self.write(home, before);
     }
 
     /// Writes what has changed since it was `before`, and is that again where it cannot be written.
-    fn write(&mut self, home: &Home, before: BTreeMap<Offset, u32>) {
+    fn write(&mut self, home: &Home, before: BTreeMap<Offset, Note>) {
         if self.0 != before
             && let Err(error) = home.write_hint(NAME, &own::frame(VERSION, &self.render()))
         {

@@ -12,7 +12,7 @@
 //!               replication-offset-checkpoint   FORMATS 12, one entry each
 //!   <topic>-<n>/leader-epoch-checkpoint, partition.metadata
 //!   <topic>-<n>/history.taffrail                what the records themselves do not tell (below)
-//!   <topic>-<n>/aborted.taffrail                how many aborted transactions are indexed (aborted.rs)
+//!   <topic>-<n>/aborted.taffrail                which aborted transactions are indexed (aborted.rs)
 //!   <topic>-<n>/sync-failed.taffrail            what the last process wrote may not be what a sync covers (below)
 //!   <topic>-<n>/export-unfinished.taffrail      an export is under way, or was interrupted: no open takes the directory
 //! ```

@@ -4,6 +4,7 @@
 //! ```text
 //!   client        duplicate? epoch, sequence, transaction            coordinator   epoch, transaction
 //!   marker        epoch, coordinator's epoch, by its version          replica       nothing
+//!   member        as a client; and what opens a transaction is to be expected
 //! ```
 //!
 //! What is answered here is answered before anything rolls, is written, or is made durable.
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::record::batch::BatchHeader;
 use crate::record::builder::BatchBuilder;
 use crate::record::control::{Marker, TransactionVersion, marker_batch};
-use crate::types::ProducerId;
+use crate::types::{ProducerEpoch, ProducerId};
 
 /// What a sealed batch is checked for.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,9 @@ impl Partition {
     /// offsets are empty then.
     ///
     /// A log of several partitions does this itself, for its transactions. A host that decides on transactions of its own
-    /// does it here.
+    /// does it here. In a partition of a log it has producer ids of its own, which the log never gives out: where it opens, a
+    /// log with transactions ends what is open under an id that it has given out and that none of its coordinators knows of.
+    /// (Topics that were found in its directory are left alone, until somebody sets their settings.)
     ///
     /// # Errors
     /// Nothing is written on: [`Error::ProducerFenced`] where the epoch is earlier than the
@@ -47,6 +50,27 @@ impl Partition {
         let mut bytes = marker_batch(marker);
         let header = BatchHeader::parse(&bytes).map_err(|_| NOT_A_PRODUCER)?;
         self.append_bytes(Check::Marker(marker, version), None, header, &mut bytes)
+    }
+
+    /// Appends a batch of a producer whose transactions a coordinator of this log decides on.
+    ///
+    /// # Errors
+    /// [`Error::TransactionAborted`] where it would open a transaction that is not expected, and nothing is written; else as
+    /// [`Partition::append`].
+    pub(crate) fn append_member(&self, batch: &mut BatchBuilder) -> Result<Appended<'_>> {
+        self.append_builder(Check::Batch(Origin::Member), None, batch)
+    }
+
+    /// This transaction may be opened here until a marker of its producer comes. Ask its coordinator whether it goes on, and
+    /// has the partition, after this and before the first batch: whoever ends it then does so behind the answer, and its
+    /// marker comes behind this.
+    pub(crate) fn expect_transaction(&self, id: ProducerId, epoch: ProducerEpoch) {
+        self.inner.producers.lock().expect(id, epoch);
+    }
+
+    /// What [`Self::expect_transaction`] said is not so.
+    pub(crate) fn expect_no_transaction(&self, id: ProducerId) {
+        self.inner.producers.lock().expect_no_more(id);
     }
 
     /// Appends a batch of a coordinator, which is asked for the epoch of its producer alone, where it has one.
@@ -67,7 +91,11 @@ impl Inner {
             Check::Batch(_) if header.producer_id().is_none() => Ok(None),
             Check::Batch(origin) => self.producers.lock().check(header, origin),
             Check::Marker(marker, version) => {
-                let is_due = self.producers.lock().check_marker(marker, version)?;
+                let mut producers = self.producers.lock();
+                // Whatever becomes of it: what its coordinator has said before does not hold any more.
+                producers.expect_no_more(marker.producer_id);
+                let is_due = producers.check_marker(marker, version)?;
+                drop(producers);
                 let end = self.picture.end();
                 Ok((!is_due).then_some(Duplicate { offsets: end..end, timestamp: None }))
             }

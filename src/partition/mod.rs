@@ -7,7 +7,7 @@
 //!   append.rs   check → assign → roll → write → publish, under the writer lock
 //!   replica.rs  the same for batches that another copy of the log has       marker.rs   the ends of transactions
 //!   producers.rs, transactions.rs   idempotent producers, and who has a transaction open
-//!   snapshot.rs, snapshots.rs       the same as files           aborted.rs   how many aborts are indexed
+//!   snapshot.rs, snapshots.rs       the same as files           aborted.rs   which aborts are indexed
 //!   durable.rs  the shared sync, waiting, poisoning, checkpoints, close
 //!   read.rs     view and marks → checked batches; waiting for more
 //!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
@@ -70,6 +70,7 @@ pub use compact::{Compacting, Compaction, CompactionEnd};
 pub use maintain::{Maintenance, Stats};
 pub use open::PartitionBuilder;
 pub(crate) use open::{InLog, Unsynced};
+pub(crate) use producers::OpenTransaction;
 pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
 pub(crate) use receipt::{Listening, Receipt, WeakPartition};
 pub use recover::{Cut, DamagedRange, Recovery};

@@ -12,7 +12,12 @@
 //!   epoch is not earlier than the known one, and its first sequence follows the last (0 follows 2^31 − 1), or is 0 in a
 //!   later epoch. Of a producer that is not known every sequence is taken.
 //! - A coordinator's batch is asked for its epoch alone. A marker is asked for both epochs, as its version says.
-//! - In an open transaction its producer appends nothing else.
+//! - In an open transaction its producer appends nothing else, and a later epoch appends nothing at all before a marker has
+//!   ended it: no transaction takes in records of another one.
+//! - What opens a transaction here, in a log that has coordinators, is asked for whether somebody vouches for it
+//!   ([`Producers::expect`]): its coordinator has said, after it was expected here, that it goes on and has the partition.
+//!   A marker ends that too, so that nothing of a transaction comes behind its marker, however late it is and whatever has
+//!   been forgotten of its producer meanwhile.
 //! - A producer is forgotten once nothing was heard of it for a time: neither by the timestamps of its records, which may
 //!   be old ones, nor by the clock when they were appended here, or loaded. An open transaction keeps it. What retention
 //!   removes makes nobody forgotten.
@@ -26,7 +31,7 @@ use std::time::Duration;
 use super::transactions::Transactions;
 use crate::error::{Error, Result};
 use crate::record::batch::BatchHeader;
-use crate::record::control::{ControlRecord, Marker, TransactionVersion};
+use crate::record::control::{ControlRecord, Marker, Outcome, TransactionVersion};
 use crate::segment::AbortedTransaction;
 use crate::types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
@@ -35,6 +40,8 @@ use crate::types::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 pub(super) struct Producers {
     known: BTreeMap<ProducerId, Producer>,
     transactions: Transactions,
+    /// Transactions that may be opened, as their coordinator says.
+    expected: BTreeMap<ProducerId, ProducerEpoch>,
 }
 
 /// One producer.
@@ -77,6 +84,8 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Client,
+    /// A client whose transactions a coordinator of this log decides on.
+    Member,
     Coordinator,
 }
 
@@ -85,6 +94,14 @@ pub(super) enum Origin {
 pub(super) struct Duplicate {
     pub(super) offsets: Range<Offset>,
     pub(super) timestamp: Option<Timestamp>,
+}
+
+/// A transaction that no marker has ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenTransaction {
+    pub(crate) producer_id: ProducerId,
+    /// Of its records.
+    pub(crate) epoch: ProducerEpoch,
 }
 
 /// The last that a producer that is known has appended.
@@ -99,8 +116,11 @@ impl Producers {
     /// Whether a batch may be appended: it is new, or a duplicate. Nothing is changed.
     pub(super) fn check(&self, batch: &BatchHeader, origin: Origin) -> Result<Option<Duplicate>> {
         let (Some(id), Some(epoch)) = (batch.producer_id(), batch.producer_epoch()) else { return Ok(None) };
-        let Some(producer) = self.known.get(&id) else { return Ok(None) };
-        if origin == Origin::Client && epoch == producer.epoch {
+        let Some(producer) = self.known.get(&id) else {
+            return self.check_opening(batch, id, epoch, origin).map(|()| None);
+        };
+        let is_client = origin != Origin::Coordinator;
+        if is_client && epoch == producer.epoch {
             let sent = producer.window.find(batch);
             if sent.is_some() {
                 return Ok(sent.map(Sent::as_duplicate));
@@ -109,16 +129,42 @@ impl Producers {
         if epoch < producer.epoch {
             return Err(producer.fence(id, epoch));
         }
-        if let Some(found) = batch.base_sequence().filter(|_| origin == Origin::Client) {
+        if let Some(found) = batch.base_sequence().filter(|_| is_client) {
             let expected = producer.due(epoch);
             if found != expected {
                 return Err(Error::OutOfOrderSequence { producer_id: id, expected, found });
             }
         }
-        if producer.transaction.is_some() && !batch.is_transactional() {
-            return Err(Error::InvalidTransactionState("the producer has a transaction open in the partition"));
+        match producer.transaction {
+            None => self.check_opening(batch, id, epoch, origin).map(|()| None),
+            Some(_) if !batch.is_transactional() => {
+                Err(Error::InvalidTransactionState("the producer has a transaction open in the partition"))
+            }
+            Some(_) if epoch > producer.epoch => Err(Error::InvalidTransactionState(
+                "an earlier transaction of the producer has not ended in the partition",
+            )),
+            Some(_) => Ok(None),
         }
-        Ok(None)
+    }
+
+    /// Whether a batch may open a transaction, where it does.
+    fn check_opening(&self, batch: &BatchHeader, id: ProducerId, epoch: ProducerEpoch, origin: Origin) -> Result<()> {
+        let opens = origin == Origin::Member && batch.is_transactional();
+        if opens && self.expected.get(&id) != Some(&epoch) {
+            return Err(Error::TransactionAborted);
+        }
+        Ok(())
+    }
+
+    /// A transaction may be opened here from now on, until a marker of its producer comes. Its coordinator is asked
+    /// behind this.
+    pub(super) fn expect(&mut self, id: ProducerId, epoch: ProducerEpoch) {
+        self.expected.insert(id, epoch);
+    }
+
+    /// No transaction of the producer may be opened here.
+    pub(super) fn expect_no_more(&mut self, id: ProducerId) {
+        self.expected.remove(&id);
     }
 
     /// Whether a marker may be appended; `false` where it is there already. Nothing is changed.
@@ -131,6 +177,11 @@ impl Producers {
         if let Some(current) = producer.coordinator_epoch.filter(|current| marker.coordinator_epoch < *current) {
             return Err(Error::CoordinatorFenced { producer_id, epoch: marker.coordinator_epoch, current });
         }
+        if marker.outcome == Outcome::Committed && producer.transaction.is_some() && producer.is_jumped_by(epoch) {
+            return Err(Error::InvalidTransactionState(
+                "the commit is of a later transaction than the one that is open",
+            ));
+        }
         if version == TransactionVersion::V1 || epoch > producer.epoch {
             return Ok(true);
         }
@@ -140,7 +191,8 @@ impl Producers {
         Ok(false)
     }
 
-    /// Takes in a batch that is appended. A marker that aborts records yields the entry for the transaction index.
+    /// Takes in a batch that is appended. What aborts records yields the entry for the transaction index: a marker, or what
+    /// shows that one was lost.
     pub(super) fn observe(
         &mut self,
         batch: &BatchHeader,
@@ -153,19 +205,36 @@ impl Producers {
             Some(ControlRecord::Commit { coordinator_epoch }) => (coordinator_epoch, false),
             // Compaction has left nothing of a marker, or it is none.
             _ if batch.is_control() => return None,
-            _ => {
-                self.known.entry(id).or_insert_with(|| Producer::new(epoch)).data(batch, epoch, now);
-                self.open(id, batch);
-                return None;
-            }
+            _ => return self.observe_data(batch, id, epoch, now),
         };
         let producer = self.known.entry(id).or_insert_with(|| Producer::new(epoch));
+        // A commit of a later transaction than the one that is open: the end of that is lost.
+        let is_of_another = producer.transaction.is_some() && producer.is_jumped_by(epoch);
         producer.hear(batch, epoch, now);
         producer.coordinator_epoch = Some(coordinator_epoch).filter(|epoch| *epoch >= 0);
         let first_offset = producer.transaction.take()?;
         let last_offset = batch.last_offset();
         let last_stable_offset = self.transactions.decide(first_offset, last_offset);
-        aborts.then_some(AbortedTransaction { producer_id: id, first_offset, last_offset, last_stable_offset })
+        let aborted = AbortedTransaction { producer_id: id, first_offset, last_offset, last_stable_offset };
+        (aborts || is_of_another).then_some(aborted)
+    }
+
+    /// Takes in records. Where they are of a later transaction than the one that is open, the marker of that is lost, and
+    /// with it whether its records count: they do not.
+    fn observe_data(
+        &mut self,
+        batch: &BatchHeader,
+        id: ProducerId,
+        epoch: ProducerEpoch,
+        now: Timestamp,
+    ) -> Option<AbortedTransaction> {
+        let producer = self.known.entry(id).or_insert_with(|| Producer::new(epoch));
+        let unended = if epoch > producer.epoch { producer.transaction.take() } else { None };
+        producer.data(batch, epoch, now);
+        self.open(id, batch);
+        let (first_offset, last_offset) = (unended?, batch.base_offset());
+        let last_stable_offset = self.transactions.decide(first_offset, last_offset);
+        Some(AbortedTransaction { producer_id: id, first_offset, last_offset, last_stable_offset })
     }
 
     fn open(&mut self, id: ProducerId, batch: &BatchHeader) {
@@ -189,6 +258,22 @@ impl Producers {
         for producer in self.known.values_mut() {
             producer.heard = now;
         }
+    }
+
+    /// The transactions that are open.
+    pub(super) fn open_transactions(&self) -> Vec<OpenTransaction> {
+        let open = self.known.iter().filter(|(_, producer)| producer.transaction.is_some());
+        open.map(|(id, producer)| OpenTransaction { producer_id: *id, epoch: producer.epoch }).collect()
+    }
+
+    /// The epoch of the transaction that a producer has open.
+    pub(super) fn open_epoch(&self, id: ProducerId) -> Option<ProducerEpoch> {
+        self.known.get(&id).filter(|producer| producer.transaction.is_some()).map(|producer| producer.epoch)
+    }
+
+    /// The greatest id that is known, among those that `counts` says count.
+    pub(super) fn greatest(&self, counts: impl Fn(ProducerId) -> bool) -> Option<ProducerId> {
+        self.known.keys().copied().rfind(|id| counts(*id))
     }
 
     pub(super) fn knows(&self, id: ProducerId) -> bool {
@@ -246,6 +331,12 @@ impl Producer {
         }
         self.updated = batch.max_timestamp();
         self.heard = now;
+    }
+
+    /// Whether a marker of this epoch is that of a later transaction: it has the epoch of the records that it ends, or the
+    /// one above.
+    fn is_jumped_by(&self, epoch: ProducerEpoch) -> bool {
+        i32::from(epoch.0) > i32::from(self.epoch.0) + 1
     }
 
     fn data(&mut self, batch: &BatchHeader, epoch: ProducerEpoch, now: Timestamp) {

@@ -16,7 +16,7 @@ use crate::record::control::ControlRecord;
 use crate::record::decode::{RecordView, Records};
 use crate::segment::{AbortedTransaction, ReadBounds, SegmentReader};
 use crate::sync::Arc as Pointer;
-use crate::types::{Isolation, LeaderEpoch, Offset, Timestamp, TopicPartition};
+use crate::types::{Isolation, LeaderEpoch, Offset, ProducerId, Timestamp, TopicPartition};
 
 /// How a partition is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -431,20 +431,36 @@ fn aborted_batches(view: &View, index: usize, fetched: &Fetched) -> Result<Vec<b
     let mut entries = overlapping(view, index, fetched)?;
     entries.sort_by_key(|entry| entry.first_offset);
     let mut pending = entries.into_iter().peekable();
-    let mut open = Vec::new();
+    let mut open: Vec<AbortedTransaction> = Vec::new();
     let mut aborted = Vec::with_capacity(fetched.batches.len());
     for batch in &fetched.batches {
         let header = batch.header();
         while let Some(entry) = pending.next_if(|entry| entry.first_offset <= header.last_offset()) {
-            open.push(entry.producer_id);
+            open.push(entry);
         }
-        let producer = header.producer_id();
-        if let (Some(ControlRecord::Abort { .. }), Some(producer)) = (batch.control(), producer) {
-            open.retain(|other| *other != producer);
-        }
-        aborted.push(transactional(batch) && producer.is_some_and(|producer| open.contains(&producer)));
+        // It ends with its marker, or, where that is lost, with the next records of its producer.
+        open.retain(|entry| header.base_offset() < entry.last_offset);
+        let is_of = |producer: ProducerId| open.iter().any(|entry| entry.producer_id == producer);
+        aborted.push(transactional(batch) && header.producer_id().is_some_and(is_of));
     }
+    abort_before_markers(fetched, &mut aborted);
     Ok(aborted)
+}
+
+/// What the marker of an abort says of the batches before it, whatever the index has of them.
+fn abort_before_markers(fetched: &Fetched, aborted: &mut [bool]) {
+    let mut ended: Vec<ProducerId> = Vec::new();
+    let mut batches = fetched.batches.iter();
+    for aborted in aborted.iter_mut().rev() {
+        let Some(batch) = batches.next_back() else { return };
+        let Some(producer) = batch.header().producer_id() else { continue };
+        match batch.control() {
+            Some(ControlRecord::Abort { .. }) if !ended.contains(&producer) => ended.push(producer),
+            Some(ControlRecord::Commit { .. }) => ended.retain(|other| *other != producer),
+            Some(_) => {}
+            None => *aborted |= batch.header().is_transactional() && ended.contains(&producer),
+        }
+    }
 }
 
 /// The aborted transactions that reach into what was fetched.

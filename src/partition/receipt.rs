@@ -3,17 +3,25 @@
 
 use std::sync::Weak;
 
+use super::producers::OpenTransaction;
 use super::{Appended, Health, Inner, Partition};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::sync::{Arc, Signal};
-use crate::types::{Offset, ProducerId, Timestamp};
+use crate::types::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
 /// An append, to be asked after later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     end: Offset,
     generation: u64,
+}
+
+impl Receipt {
+    /// Whether the log was reopened or truncated between the two: what one sync says of `other` says nothing of this one.
+    pub(crate) fn is_of_another_log(self, other: Self) -> bool {
+        self.generation != other.generation
+    }
 }
 
 /// A partition that something watches without keeping it open.
@@ -91,6 +99,21 @@ impl Partition {
     /// Whether anything is known of this producer.
     pub(crate) fn knows_producer(&self, id: ProducerId) -> bool {
         self.inner.producers.lock().knows(id)
+    }
+
+    /// The greatest producer id that is known, among those that `counts` says count.
+    pub(crate) fn greatest_producer(&self, counts: impl Fn(ProducerId) -> bool) -> Option<ProducerId> {
+        self.inner.producers.lock().greatest(counts)
+    }
+
+    /// The transactions that no marker has ended yet.
+    pub(crate) fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.inner.producers.lock().open_transactions()
+    }
+
+    /// The epoch of the transaction that a producer has open.
+    pub(crate) fn open_epoch(&self, id: ProducerId) -> Option<ProducerEpoch> {
+        self.inner.producers.lock().open_epoch(id)
     }
 
     /// The largest batch that it takes, in bytes.

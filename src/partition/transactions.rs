@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::mutants;
 use crate::types::Offset;
 
 /// The open and the recently decided transactions of one partition.
@@ -36,7 +37,8 @@ impl Transactions {
     pub(super) fn last_stable(&mut self, high_watermark: Offset) -> Offset {
         self.decided.retain(|(_, marker)| *marker >= high_watermark);
         let decided = self.decided.iter().map(|(first, _)| *first);
-        let unstable = self.open.first().copied().into_iter().chain(decided).min();
+        let open = self.open.first().copied().filter(|_| !mutants::is_in(mutants::STABLE_PAST_OPEN));
+        let unstable = open.into_iter().chain(decided).min();
         unstable.map_or(high_watermark, |first| first.min(high_watermark))
     }
 }

@@ -264,6 +264,8 @@ impl Inner {
         if gone.is_empty() && start <= view.log_start {
             return Ok(Vec::new());
         }
+        // What lies below the start is not read for what it tells of producers where nothing says that there were any.
+        self.settle_history(writer)?;
         let first_kept = view.segments.get(gone.len()).filter(|_| !gone.is_empty());
         if let Some(first) = first_kept {
             self.keep_producers(writer, first.base_offset())?;

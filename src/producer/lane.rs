@@ -20,6 +20,7 @@ use super::agenda::Key;
 use super::delivery::{Batch, Delivery, Placed};
 use super::memory::Buffer;
 use super::sequences::Sequences;
+use super::transactional::Entry;
 use crate::error::{Error, Result};
 use crate::machine::ProducerIdentity;
 #[cfg(mutants)]
@@ -58,6 +59,8 @@ struct Sending {
     seen_at: Option<u64>,
     /// The last append, until it is known to be stored.
     last: Option<Receipt>,
+    /// Appends before the partition was reopened or truncated, until it is known what became of them.
+    earlier: Vec<Receipt>,
     /// Whose transaction the partition is in, and the sequence of the next record of that.
     entered: Option<(ProducerIdentity, Sequence)>,
     /// Of an idempotent producer, from its first batch here on.
@@ -266,8 +269,21 @@ impl Lane {
         }
         let appended = self.append_in_order(sending, open).map_err(|error| self.explain(error))?;
         let placed = placed(&appended);
-        sending.last = Some(placed.receipt);
+        self.follow(sending, placed.receipt);
         Ok(placed)
+    }
+
+    /// The append to wait for is this one now. One sync says of all before it that they are stored, but for those that a
+    /// reopen or a truncation may have taken in between.
+    fn follow(&self, sending: &mut Sending, receipt: Receipt) {
+        let Some(before) = sending.last.replace(receipt).filter(|before| before.is_of_another_log(receipt)) else {
+            return;
+        };
+        match self.try_stored(before).filter(|_| self.acks() == Acks::All) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.accumulator.failed(&error),
+            None => sending.earlier.push(before),
+        }
     }
 
     /// Appends a batch behind the ones before, as the producer's next where that is idempotent.
@@ -291,28 +307,57 @@ impl Lane {
         &'l self,
         sending: &mut Sending,
         builder: &mut BatchBuilder,
-        append: impl FnOnce(&mut BatchBuilder) -> Result<Appended<'l>>,
+        append: impl Fn(&mut BatchBuilder) -> Result<Appended<'l>>,
     ) -> Result<Appended<'l>> {
         let records = u32::try_from(builder.len()).unwrap_or(u32::MAX);
         self.enter(sending, builder)?;
-        let appended = append(builder)?;
+        let appended = match append(builder) {
+            // It would open a transaction, and nobody has said that there is one.
+            Err(Error::TransactionAborted) => {
+                self.verify(sending)?;
+                append(builder)?
+            }
+            other => other?,
+        };
         if let Some((_, next)) = &mut sending.entered {
             *next = next.plus(records);
         }
         Ok(appended)
     }
 
+    /// Asks the coordinator whether the transaction goes on, where the partition has none of it.
+    #[cold]
+    fn verify(&self, sending: &Sending) -> Result<()> {
+        let (Some(transactional), Some((producer, next))) = (&self.accumulator.transactional, sending.entered) else {
+            return Ok(());
+        };
+        transactional.add(&self.accumulator.node, producer, &[self.entry()])?;
+        if next != Sequence(0) {
+            // It had records here before, and they have been taken back.
+            return Err(Error::Superseded { offset: self.partition.end() });
+        }
+        Ok(())
+    }
+
     /// Appends a batch, uncompressed where compression has made it too large.
     fn append_fitting(&self, builder: &mut BatchBuilder, compression: Compression) -> Result<Appended<'_>> {
-        match self.partition.append(builder) {
+        match self.append_once(builder) {
             // Compression can make bytes more, and readers may be bound to take out less than they take uncompressed.
             Err(Error::BatchTooLarge { .. } | Error::DecompressionBound { .. })
                 if compression != Compression::None && builder.size_bytes() as u64 <= self.partition.batch_limit() =>
             {
                 *builder = std::mem::take(builder).compression(Compression::None);
-                self.partition.append(builder)
+                self.append_once(builder)
             }
             other => other,
+        }
+    }
+
+    fn append_once(&self, builder: &mut BatchBuilder) -> Result<Appended<'_>> {
+        if self.accumulator.transactional.is_some() {
+            self.partition.append_member(builder)
+        } else {
+            self.partition.append(builder)
         }
     }
 
@@ -320,7 +365,7 @@ impl Lane {
     fn enter(&self, sending: &mut Sending, builder: &mut BatchBuilder) -> Result<()> {
         let Some(transactional) = &self.accumulator.transactional else { return Ok(()) };
         let known = sending.entered.map(|(producer, _)| producer);
-        let producer = transactional.enter(&self.accumulator.node, known, || self.name())?;
+        let producer = transactional.enter(&self.accumulator.node, known, || self.entry())?;
         let (_, next) = *match &mut sending.entered {
             Some(entered) if entered.0 == producer => entered,
             other => other.insert((producer, Sequence(0))),
@@ -331,13 +376,14 @@ impl Lane {
     }
 
     /// The partition, where records are open that are in no transaction yet.
-    pub(super) fn to_enter(&self, producer: ProducerIdentity) -> Option<TopicPartition> {
+    pub(super) fn to_enter(&self, producer: ProducerIdentity) -> Option<Entry> {
         let is_in = self.send.lock().entered.is_some_and(|(entered, _)| entered == producer);
-        (!is_in && self.fill.lock().is_some()).then(|| self.name())
+        (!is_in && self.fill.lock().is_some()).then(|| self.entry())
     }
 
-    fn name(&self) -> TopicPartition {
-        TopicPartition { topic: self.topic.to_string(), partition: self.number }
+    fn entry(&self) -> Entry {
+        let name = TopicPartition { topic: self.topic.to_string(), partition: self.number };
+        Entry { topic: self.id, name, partition: self.partition.clone() }
     }
 
     /// Refuses where the topic is gone, also where another has its name now.
@@ -374,23 +420,39 @@ impl Lane {
         self.partition.try_stored(receipt).map(|stored| stored.map_err(|error| self.explain(error)))
     }
 
-    /// Returns once everything that was appended here is stored as `acks` say. A failure is answered once.
+    /// Returns once everything that was appended here is stored as `acks` say. A failure is answered once, unless it
+    /// passes: what a full disk keeps from being synced is waited for again.
     pub(super) fn settle(&self) -> Result<()> {
-        let last = self.send.lock().last;
-        let Some(receipt) = last.filter(|_| self.acks() == Acks::All) else { return Ok(()) };
-        let stored = self.wait_stored(receipt);
-        let mut sending = self.send.lock();
-        sending.last.take_if(|last| *last == receipt);
-        stored
+        let due: Vec<Receipt> = {
+            let sending = self.send.lock();
+            sending.earlier.iter().copied().chain(sending.last).collect()
+        };
+        let mut outcome = Ok(());
+        for receipt in due.into_iter().filter(|_| self.acks() == Acks::All) {
+            let stored = self.wait_stored(receipt);
+            if stored.is_ok() || self.try_stored(receipt).is_some() {
+                let mut sending = self.send.lock();
+                sending.earlier.retain(|earlier| *earlier != receipt);
+                sending.last.take_if(|last| *last == receipt);
+            }
+            outcome = outcome.and(stored);
+        }
+        outcome
     }
 
     /// The topic is gone: what is open fails, and so does what was appended and is not stored.
     pub(super) fn give_up(&self) {
         // What fails is told to its deliveries, and to who flushes.
         drop(self.hand_over(None));
-        let last = self.send.lock().last.take().filter(|_| self.acks() == Acks::All);
-        if let Some(Err(error)) = last.and_then(|receipt| self.try_stored(receipt)) {
-            self.accumulator.failed(&error);
+        let due: Vec<Receipt> = {
+            let mut sending = self.send.lock();
+            let last = sending.last.take();
+            std::mem::take(&mut sending.earlier).into_iter().chain(last).collect()
+        };
+        for receipt in due.into_iter().filter(|_| self.acks() == Acks::All) {
+            if let Some(Err(error)) = self.try_stored(receipt) {
+                self.accumulator.failed(&error);
+            }
         }
     }
 

@@ -167,7 +167,7 @@ enum Left {
     Nothing,
     /// Its end was asked for, and the answer is not known.
     End(Outcome),
-    /// It was aborted for taking too long: the coordinator has another epoch.
+    /// It was aborted, for taking too long, say: the coordinator has another epoch.
     Identity,
     /// Another instance has the id.
     Fenced(Error),
@@ -195,8 +195,10 @@ impl TransactionalProducer {
     /// Begins a transaction. That costs nothing before its first record is written.
     ///
     /// # Errors
-    /// [`Error::ProducerFenced`] once another instance has taken the id; where the answer to the last commit or abort was
-    /// an error, what finding out about it answers; [`Error::Closed`].
+    /// [`Error::ProducerFenced`] once another instance has taken the id, for good. Where the answer to the last commit or abort
+    /// was an error, what finding out about it answers: [`Error::TransactionTimedOut`], [`Error::TransactionAborted`] or
+    /// [`Error::InvalidTransactionState`] where it has ended otherwise, and the next call begins a transaction;
+    /// [`Error::Closed`].
     #[doc(alias = "beginTransaction")]
     pub fn begin(&mut self) -> Result<Transaction<'_>> {
         self.producer.accumulator.check_open()?;
@@ -234,7 +236,10 @@ impl TransactionalProducer {
         };
         self.left = match &ended {
             Ok(_) => Left::Nothing,
-            Err(Error::TransactionTimedOut { .. }) => Left::Identity,
+            // It has ended otherwise, for good.
+            Err(Error::TransactionTimedOut { .. } | Error::TransactionAborted | Error::InvalidTransactionState(_)) => {
+                Left::Identity
+            }
             Err(error @ (Error::ProducerFenced { .. } | Error::UnknownTransactionalId { .. })) => {
                 Left::Fenced(error.clone())
             }
@@ -261,12 +266,12 @@ impl TransactionalProducer {
     /// Tells why a transaction has failed: what a partition calls fenced may have been aborted for taking too long.
     fn explain(&mut self, cause: Error) -> Error {
         let is_fenced = |cause: &Error| match cause {
-            Error::TransactionFailed { cause } => matches!(**cause, Error::ProducerFenced { .. }),
-            other => matches!(other, Error::ProducerFenced { .. }),
+            Error::TransactionFailed { cause } => is_refusal(cause),
+            other => is_refusal(other),
         };
         let told = if is_fenced(&cause) { self.ask_who_it_is().err().unwrap_or(cause) } else { cause };
         match &told {
-            Error::TransactionTimedOut { .. } => self.left = Left::Identity,
+            Error::TransactionTimedOut { .. } | Error::TransactionAborted => self.left = Left::Identity,
             Error::ProducerFenced { .. } | Error::UnknownTransactionalId { .. } => {
                 self.left = Left::Fenced(told.clone());
             }
@@ -283,12 +288,11 @@ impl TransactionalProducer {
     /// The coordinator is told of all partitions that have records open, at once.
     fn enter_open(&self) -> Result<()> {
         let identity = self.transactional.producer();
-        let partitions: Vec<_> =
-            self.producer.routes.lanes().iter().filter_map(|lane| lane.to_enter(identity)).collect();
-        if partitions.len() < 2 {
+        let entries: Vec<_> = self.producer.routes.lanes().iter().filter_map(|lane| lane.to_enter(identity)).collect();
+        if entries.len() < 2 {
             return Ok(());
         }
-        self.transactional.add(self.node(), identity, partitions)
+        self.transactional.add(self.node(), identity, &entries)
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -323,7 +327,9 @@ impl TransactionalProducer {
             ));
         }
         let aborted = match self.end(Outcome::Aborted) {
-            Err(Error::TransactionTimedOut { .. }) => self.identify_again(),
+            Err(Error::TransactionTimedOut { .. } | Error::TransactionAborted | Error::InvalidTransactionState(_)) => {
+                self.identify_again()
+            }
             other => other,
         };
         let identity = match aborted {
@@ -378,12 +384,14 @@ impl Transaction<'_> {
     }
 
     /// Makes all records visible to readers of committed records, and returns when that is decided for good: as durably
-    /// as the topics of the records and that of the coordinators store. Readers see them as soon as each partition has
+    /// as the topics of the records and that of the coordinators store: of a topic that is
+    /// [`Durability::Os`](crate::Durability::Os) a loss of power can take the records, and not those of the others. Readers see them as soon as each partition has
     /// its marker, which is at once where nothing has to be synced for it.
     ///
     /// # Errors
     /// [`Error::TransactionFailed`] after a failed send, with the cause; [`Error::TransactionTimedOut`] and
-    /// [`Error::ProducerFenced`] where it was aborted by the coordinator or by another instance: nothing is visible. On
+    /// [`Error::ProducerFenced`] where it was aborted by the coordinator or by another instance, [`Error::TransactionAborted`]
+    /// where the coordinator has aborted it and does not know why any more: nothing is visible. On
     /// what the disk says (also of the coordinator's records) it is not known; the next
     /// [`begin`](TransactionalProducer::begin) ends it the way that it was to end.
     #[doc(alias = "commitTransaction")]
@@ -435,6 +443,11 @@ fn identity(reply: Reply) -> Result<ProducerIdentity> {
         Reply::Identity(identity) => Ok(identity),
         _ => Err(Error::InvalidTransactionState("the coordinator gave no identity")),
     }
+}
+
+/// Whether a partition says that the transaction has ended: the coordinator knows why.
+const fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::ProducerFenced { .. } | Error::TransactionAborted)
 }
 
 /// Whether the coordinator may answer otherwise when it is asked again.

@@ -7,8 +7,10 @@
 //!    └─────────────────┴──────────────── commit, abort: another identity ◄──────────────────────────┘
 //! ```
 //!
-//! Invariants: a partition is in the transaction, as its coordinator has stored, before a record of it is appended; no
-//! batch is appended outside of a transaction, or in one that has failed.
+//! Invariants: a partition is in the transaction, as its coordinator has stored, before a record of it is appended, and is
+//! asked about again wherever a batch would open a transaction there; a topic that was deleted and made again is another
+//! one; no batch is appended outside of a transaction, or in one that has failed. So what is late, of an instance that was
+//! fenced or whose transaction took too long, is appended nowhere.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,9 +18,10 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::machine::ProducerIdentity;
 use crate::node::Node;
+use crate::partition::Partition;
 use crate::sync::Mutex;
 use crate::txn::{Command, Reply};
-use crate::types::TopicPartition;
+use crate::types::{TopicId, TopicPartition};
 
 /// A transactional id, and where its producer stands.
 #[derive(Debug)]
@@ -32,9 +35,19 @@ struct State {
     producer: ProducerIdentity,
     phase: Phase,
     /// The partitions that the coordinator knows of.
-    partitions: BTreeSet<TopicPartition>,
+    partitions: BTreeSet<(TopicId, u32)>,
+    /// It may know of others: it was told, and what it answered is an error.
+    may_know_more: bool,
     /// Why the open transaction cannot be committed.
     failure: Option<Error>,
+}
+
+/// A partition that is to be in the transaction.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) topic: TopicId,
+    pub(super) name: TopicPartition,
+    pub(super) partition: Partition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +61,8 @@ const ATTEMPTS: usize = 3;
 
 impl Transactional {
     pub(super) fn new(id: String, producer: ProducerIdentity) -> Arc<Self> {
-        let state = State { producer, phase: Phase::Idle, partitions: BTreeSet::new(), failure: None };
+        let state =
+            State { producer, phase: Phase::Idle, partitions: BTreeSet::new(), may_know_more: false, failure: None };
         Arc::new(Self { id, state: Mutex::new(state) })
     }
 
@@ -63,14 +77,15 @@ impl Transactional {
 
     /// A transaction begins, under this identity.
     pub(super) fn begin(&self, producer: ProducerIdentity) {
-        *self.state.lock() = State { producer, phase: Phase::Open, partitions: BTreeSet::new(), failure: None };
+        *self.state.lock() =
+            State { producer, phase: Phase::Open, partitions: BTreeSet::new(), may_know_more: false, failure: None };
     }
 
-    /// No batch is appended from now on. Says whether the coordinator knows of the transaction.
+    /// No batch is appended from now on. Says whether the coordinator may know of the transaction.
     pub(super) fn end(&self) -> bool {
         let mut state = self.state.lock();
         state.phase = Phase::Idle;
-        !state.partitions.is_empty()
+        state.may_know_more || !state.partitions.is_empty()
     }
 
     /// Whether the coordinator knows of the transaction.
@@ -96,28 +111,44 @@ impl Transactional {
         &self,
         node: &Node,
         known: Option<ProducerIdentity>,
-        partition: impl FnOnce() -> TopicPartition,
+        entry: impl FnOnce() -> Entry,
     ) -> Result<ProducerIdentity> {
         let producer = self.check_open()?;
         if known == Some(producer) {
             return Ok(producer);
         }
-        let partition = partition();
-        let is_added = self.state.lock().partitions.contains(&partition);
+        let entry = entry();
+        let is_added = self.state.lock().partitions.contains(&entry.key());
         if !is_added {
-            self.add(node, producer, vec![partition])?;
+            self.add(node, producer, &[entry])?;
         }
         Ok(producer)
     }
 
-    /// Tells the coordinator of partitions.
-    pub(super) fn add(&self, node: &Node, producer: ProducerIdentity, partitions: Vec<TopicPartition>) -> Result<()> {
+    /// Tells the coordinator of partitions. They expect the transaction from before it is asked on, so that whoever ends it
+    /// behind its answer ends that too.
+    pub(super) fn add(&self, node: &Node, producer: ProducerIdentity, entries: &[Entry]) -> Result<()> {
+        for entry in entries {
+            entry.partition.expect_transaction(producer.id, producer.epoch);
+        }
+        let partitions: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
         let id = &self.id;
-        insist(node, id, || {
+        let added = insist(node, id, || {
             let add = |_| Command::Add { id: id.clone(), producer, partitions: partitions.clone() };
             node.transact(id, add)
-        })?;
-        self.state.lock().partitions.extend(partitions);
+        });
+        let mut state = self.state.lock();
+        match added {
+            Ok(_) => state.partitions.extend(entries.iter().map(Entry::key)),
+            Err(error) => {
+                // While the one before has not ended nothing of this one was taken.
+                state.may_know_more |= !matches!(error, Error::ConcurrentTransactions);
+                for entry in entries {
+                    entry.partition.expect_no_transaction(producer.id);
+                }
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -128,6 +159,12 @@ impl Transactional {
             (Some(failure), Phase::Open) => Err(failed(failure)),
             (None, Phase::Open) => Ok(state.producer),
         }
+    }
+}
+
+impl Entry {
+    const fn key(&self) -> (TopicId, u32) {
+        (self.topic, self.name.partition)
     }
 }
 

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! Last offsets rise. The file exists only where there was an abort. It is no hint: it can be rebuilt only by replaying
-//! batches with the producers' state (FORMATS 10), so it is synced with the `.log`, and damage in it is an error.
+//! batches with the producers' state (FORMATS 10), so it is synced with the `.log`, and damage in it is an error. Kafka's
+//! form has no checksum: a partition keeps one beside it (`partition/aborted.rs`), for what stands in it when a segment is
+//! sealed, or closed.
 
 use super::words::Words;
 use crate::error::{Corruption, Error, Result};
@@ -26,7 +28,8 @@ pub struct AbortedTransaction {
     pub producer_id: ProducerId,
     /// The offset of its first record in this partition.
     pub first_offset: Offset,
-    /// The offset of its abort marker.
+    /// The offset of its abort marker. Where damage has taken that, of the next records of its producer, which are not its
+    /// own, or of the next marker.
     pub last_offset: Offset,
     /// The last stable offset after the abort: the first offset of the next transaction that was still open, else the
     /// offset behind the marker.
@@ -45,6 +48,15 @@ impl AbortedTransaction {
             last_offset: Offset(last),
             last_stable_offset: Offset(stable),
         }
+    }
+
+    /// The CRC-32 (IEEE) of entries, as they lie in a file.
+    pub(crate) fn checksum(entries: &[Self]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        for entry in entries {
+            hasher.update(&entry.to_bytes());
+        }
+        hasher.finalize()
     }
 
     pub(super) fn to_bytes(self) -> [u8; ENTRY_BYTES] {

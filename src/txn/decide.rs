@@ -75,7 +75,28 @@ fn init(
 fn has_bumped(transaction: &Transaction, asker: ProducerIdentity) -> bool {
     let Transaction { kept, bump } = transaction;
     let is_same = kept.producer_id == asker.id || kept.previous_producer_id == Some(asker.id);
-    is_same && matches!(bump, Bump::ByOwner(epoch) | Bump::ByTime(epoch) if *epoch == asker.epoch)
+    match bump {
+        Bump::ByOwner(epoch) | Bump::ByTime(epoch) => is_same && *epoch == asker.epoch,
+        Bump::ByOther => false,
+        Bump::Unknown => has_ended(kept, asker),
+    }
+}
+
+/// Whether the transaction of this very producer is the last one that has ended, as far as the records say: where another
+/// has taken the id since, it stands at `Empty`, or has begun one of its own.
+fn has_ended(kept: &Kept, asker: ProducerIdentity) -> bool {
+    let is_ended = matches!(kept.status, Status::Prepared(_) | Status::Complete(_));
+    is_ended && (is_next_epoch(kept, asker) || is_next_id(kept, asker))
+}
+
+fn is_next_epoch(kept: &Kept, producer: ProducerIdentity) -> bool {
+    kept.producer_id == producer.id && i32::from(producer.epoch.0) + 1 == i32::from(kept.producer_epoch.0)
+}
+
+fn is_next_id(kept: &Kept, producer: ProducerIdentity) -> bool {
+    kept.previous_producer_id == Some(producer.id)
+        && producer.epoch.0 >= i16::MAX - 1
+        && kept.producer_epoch == ProducerEpoch(0)
 }
 
 /// The state in which the next instance has the id; `None` where it needs another producer id.
@@ -152,14 +173,7 @@ fn end(
 /// Whether the end that `producer` asks for is that of the transaction that was prepared last: the epoch has risen by
 /// one since, or the id has followed.
 fn is_repeated_end(transaction: &Transaction, producer: ProducerIdentity) -> bool {
-    let kept = &transaction.kept;
-    let is_ended = matches!(kept.status, Status::Prepared(_) | Status::Complete(_));
-    let by_epoch =
-        kept.producer_id == producer.id && i32::from(producer.epoch.0) + 1 == i32::from(kept.producer_epoch.0);
-    let by_id = kept.previous_producer_id == Some(producer.id)
-        && producer.epoch.0 >= i16::MAX - 1
-        && kept.producer_epoch == ProducerEpoch(0);
-    is_ended && (by_epoch || by_id) && transaction.bump != Bump::ByOther
+    has_ended(&transaction.kept, producer) && transaction.bump != Bump::ByOther
 }
 
 fn repeated_end(id: &str, transaction: &Transaction, producer: ProducerIdentity, outcome: Outcome) -> Decided {
@@ -171,6 +185,12 @@ fn repeated_end(id: &str, transaction: &Transaction, producer: ProducerIdentity,
         // The last epoch of an id is nobody's: the asker has to begin again.
         Status::Complete(_) if kept.is_coordinators() && is_timed_out(transaction, producer) => {
             Err(timed_out(id, kept))
+        }
+        Status::Prepared(Outcome::Aborted) | Status::Complete(Outcome::Aborted) if outcome == Outcome::Committed => {
+            Err(Error::TransactionAborted)
+        }
+        Status::Complete(_) if kept.is_coordinators() && transaction.bump == Bump::Unknown => {
+            Err(Error::TransactionAborted)
         }
         Status::Complete(_) if kept.is_coordinators() => Err(fenced(kept, producer)),
         Status::Complete(decided) if decided == outcome => Ok((Vec::new(), Reply::Identity(identity(kept)))),
@@ -320,6 +340,10 @@ fn check_owner(id: &str, transaction: &Transaction, producer: ProducerIdentity) 
     }
     if is_timed_out(transaction, producer) {
         return Err(timed_out(id, kept));
+    }
+    // Nobody has taken the id, as far as is known: the coordinator has ended the transaction, which was not its owner's.
+    if transaction.bump == Bump::Unknown && has_ended(kept, producer) {
+        return Err(Error::TransactionAborted);
     }
     let follows = ProducerIdentity { epoch: ProducerEpoch(0), ..producer };
     if kept.next_producer_id == Some(producer.id) && follows == producer {

@@ -182,7 +182,7 @@ impl Kept {
         self.partitions.iter().flat_map(of)
     }
 
-    pub(super) fn contains(&self, partition: &TopicPartition) -> bool {
+    pub(crate) fn contains(&self, partition: &TopicPartition) -> bool {
         self.partitions.get(&partition.topic).is_some_and(|numbers| numbers.contains(&partition.partition))
     }
 }

@@ -297,6 +297,36 @@ fn a_transaction_that_takes_too_long_is_aborted_and_says_so() {
     assert!(matches!(desk.add(first, "orders", 0), Err(Error::ProducerFenced { .. })));
 }
 
+/// Why an epoch rose is in no record. The owner of a transaction that took too long was told that it had ended the other
+/// way, again and again, once the records had been read anew.
+#[test]
+fn what_was_decided_for_a_transaction_is_known_after_a_reload() {
+    for is_last_epoch in [false, true] {
+        let mut desk = Desk::new();
+        let first = if is_last_epoch { desk.at_epoch(i16::MAX - 1) } else { desk.init() };
+        desk.add(first, "orders", 0).unwrap();
+        desk.pass(MINUTE);
+        desk.work();
+        let kept = desk.coordinator.transaction("tx").unwrap().kept.clone();
+        desk.apply(&Event::Changed { id: "tx".to_owned(), kept, bump: Some(Bump::Unknown) });
+        let is_aborted = |outcome: Result<Reply>| matches!(outcome, Err(Error::TransactionAborted));
+        assert!(is_aborted(desk.add(first, "orders", 0)));
+        assert!(is_aborted(desk.end(first, Outcome::Committed)));
+        if is_last_epoch {
+            assert!(is_aborted(desk.end(first, Outcome::Aborted)), "it has to begin again");
+            assert_eq!(identity(desk.try_init(Some(first))).epoch, ProducerEpoch(0));
+            continue;
+        }
+        assert_eq!(identity(desk.end(first, Outcome::Aborted)), producer(1, 1), "it is aborted");
+        assert_eq!(identity(desk.try_init(Some(first))), producer(1, 1));
+        // Unless another came.
+        desk.init();
+        for refused in [desk.add(first, "orders", 0), desk.end(first, Outcome::Committed), desk.try_init(Some(first))] {
+            assert!(matches!(refused, Err(Error::ProducerFenced { .. })), "{refused:?}");
+        }
+    }
+}
+
 #[test]
 fn a_time_out_that_comes_late_takes_nothing_back() {
     let mut desk = Desk::new();

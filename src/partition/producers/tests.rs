@@ -190,3 +190,83 @@ fn an_open_transaction_keeps_its_producer() {
 fn a_producer_takes_less_than_half_a_kilobyte() {
     assert!(size_of::<(ProducerId, Producer)>() < 400, "{}", size_of::<(ProducerId, Producer)>());
 }
+
+#[test]
+fn a_later_epoch_joins_no_transaction_of_an_earlier_one() {
+    let mut log = Model::default();
+    assert!(is_new(&log.push(Some(Origin::Client), &batch(0, 0, 1, true, 0))));
+    for origin in [Origin::Client, Origin::Member, Origin::Coordinator] {
+        log.producers.expect(ID, ProducerEpoch(1));
+        let joined = log.push(Some(origin), &batch(1, 0, 1, true, 0));
+        assert!(matches!(joined, Err(Error::InvalidTransactionState(_))), "{origin:?}: {joined:?}");
+    }
+    log.marker(1, Outcome::Aborted).expect("it had records");
+    assert!(is_new(&log.push(Some(Origin::Client), &batch(1, 0, 1, true, 0))));
+}
+
+#[test]
+fn a_member_opens_no_transaction_that_is_not_expected() {
+    let mut log = Model::default();
+    let is_refused = |log: &mut Model, epoch: i16, first: i32| {
+        let sent = log.push(Some(Origin::Member), &batch(epoch, first, 1, true, 0));
+        matches!(sent, Err(Error::TransactionAborted))
+    };
+    assert!(is_refused(&mut log, 0, 0), "nobody has said so");
+    log.producers.expect(ID, ProducerEpoch(0));
+    assert!(is_refused(&mut log, 1, 0), "another was said");
+    assert!(is_new(&log.push(Some(Origin::Member), &batch(0, 0, 1, true, 0))));
+    log.producers.expect_no_more(ID);
+    assert!(is_new(&log.push(Some(Origin::Member), &batch(0, 1, 1, true, 0))), "it is open");
+    log.marker(0, Outcome::Committed);
+    assert!(is_refused(&mut log, 0, 2), "it has ended");
+    assert!(is_new(&log.push(Some(Origin::Member), &batch(0, 2, 1, false, 0))), "what is in no transaction opens none");
+    assert!(is_new(&log.push(Some(Origin::Client), &batch(0, 3, 1, true, 0))), "a host decides for itself");
+}
+
+/// Each transaction has an epoch of its own: the marker between two is lost where the log has a hole.
+#[test]
+fn a_transaction_whose_marker_is_lost_counts_as_aborted() {
+    let aborted = |first: u64, last: u64, stable: u64| {
+        let (first_offset, last_offset, last_stable_offset) = (Offset(first), Offset(last), Offset(stable));
+        Some(AbortedTransaction { producer_id: ID, first_offset, last_offset, last_stable_offset })
+    };
+    let mut log = Model::default();
+    assert!(is_new(&log.push(None, &batch(0, 0, 2, true, 0))));
+    let next = batch(1, 0, 1, true, 0).assigned(Offset(5), None);
+    assert_eq!(log.producers.observe(&next, None, Timestamp(0)), aborted(0, 5, 5), "the next one has begun");
+    log.end = Offset(6);
+    assert_eq!(log.marker(2, Outcome::Committed), None, "which counts");
+    assert_eq!(log.producers.last_stable(log.end), Offset(7));
+
+    assert!(is_new(&log.push(None, &batch(2, 0, 1, true, 0))));
+    log.end = Offset(9);
+    assert_eq!(log.marker(4, Outcome::Committed), aborted(7, 9, 10), "the commit of one that is lost too");
+    let plain = batch(4, 0, 1, false, 0);
+    assert!(is_new(&log.push(None, &plain)));
+    assert!(is_new(&log.push(None, &batch(4, 1, 1, true, 0))));
+    let plain = batch(5, 0, 1, false, 0).assigned(Offset(20), None);
+    assert_eq!(log.producers.observe(&plain, None, Timestamp(0)), aborted(11, 20, 21));
+}
+
+#[test]
+fn a_commit_is_of_the_transaction_that_is_open() {
+    let mut log = Model::default();
+    assert!(is_new(&log.push(None, &batch(3, 0, 1, true, 0))));
+    let check = |log: &Model, epoch: i16, outcome: Outcome, version| {
+        let (producer_id, producer_epoch) = (ID, ProducerEpoch(epoch));
+        let marker = Marker { outcome, producer_id, producer_epoch, coordinator_epoch: 3, timestamp: Timestamp(0) };
+        log.producers.check_marker(&marker, version)
+    };
+    let versions = [TransactionVersion::V1, TransactionVersion::V2];
+    for version in versions {
+        let late = check(&log, 5, Outcome::Committed, version);
+        assert!(matches!(late, Err(Error::InvalidTransactionState(_))), "{version:?}: {late:?}");
+        assert!(matches!(check(&log, 4, Outcome::Committed, version), Ok(true)), "{version:?}");
+        assert!(matches!(check(&log, 5, Outcome::Aborted, version), Ok(true)), "{version:?}");
+    }
+    log.marker(4, Outcome::Committed);
+    assert!(
+        versions.iter().all(|version| matches!(check(&log, 9, Outcome::Committed, *version), Ok(true))),
+        "none is open"
+    );
+}

@@ -125,7 +125,8 @@ fn after_batches_were_lost_it_goes_on_as_another() {
     let partition = house.partition(0);
     partition.truncate_from(Offset(1), Force::Yes).expect("cut");
     let first = producer.accumulator.producer_id.map(|id| id.0);
-    send(&producer, 2, "d").expect("it goes on");
+    let told = send(&producer, 2, "d");
+    assert!(matches!(told, Err(Error::Superseded { .. })), "of what was cut: {told:?}");
     send(&producer, 1, "e").expect("it goes on");
     let found = numbers(partition);
     let second = found[1].0;

@@ -141,6 +141,7 @@ impl Model {
                 Error::ConcurrentTransactions
                 | Error::ProducerFenced { .. }
                 | Error::UnknownTransactionalId { .. }
+                | Error::TransactionAborted
                 | Error::TransactionTimedOut { .. },
             ) => {}
             other => panic!("{other:?}"),
@@ -159,6 +160,7 @@ impl Model {
                         | Error::ProducerFenced { .. }
                         | Error::InvalidTransactionState(_)
                         | Error::UnknownTransactionalId { .. }
+                        | Error::TransactionAborted
                         | Error::TransactionTimedOut { .. })
                 ),
                 "{reply:?}"
