@@ -284,7 +284,9 @@ impl Model {
     }
 
     fn steps(&mut self, steps: &[Step]) {
-        steps.iter().for_each(|step| self.run(step));
+        for step in steps {
+            self.run(step);
+        }
     }
 
     /// A round may begin now.
