@@ -296,8 +296,10 @@ pub enum Error {
         /// The transactional id.
         id: String,
     },
-    /// An earlier transaction of the id is not wholly ended yet.
-    #[error("an earlier transaction is being ended: try again")]
+    /// An earlier transaction of the id is not wholly ended yet: each of its partitions is to have a marker. Where that
+    /// lasts, one of them takes no writes since a failure: [`Partition::failure`](crate::Partition::failure) says so, and
+    /// [`Log::reopen`](crate::Log::reopen) mends it.
+    #[error("an earlier transaction is being ended: try again, or reopen the partition of it that takes no writes")]
     #[doc(alias = "CONCURRENT_TRANSACTIONS")]
     ConcurrentTransactions,
     /// The transaction took longer than it may, and was aborted (Kafka: `transaction.timeout.ms`).

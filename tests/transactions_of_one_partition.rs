@@ -1,9 +1,9 @@
 //! One producer's transactions in one partition, step by step: SEMANTICS 14.3, and the same by the later rule.
 
 use taffrail::{
-    Appended, BatchBuilder, Commits, Durability, Error, Isolation, Marker, MemoryStorage, Moment, Now, Offset, Outcome,
-    Partition, PartitionConfig, ProducerEpoch, ProducerId, ReadOptions, Record, Result, Sequence, Timestamp,
-    TransactionVersion,
+    Appended, BatchBuilder, Commits, Durability, Error, Fault, Isolation, Marker, MemoryStorage, Moment, Now, Offset,
+    Operation, OperationKind, Outcome, Partition, PartitionConfig, ProducerEpoch, ProducerId, ReadOptions, Record,
+    Result, Sequence, Timestamp, TransactionVersion,
 };
 
 const ID: ProducerId = ProducerId(7);
@@ -349,5 +349,59 @@ fn an_index_that_an_open_has_written_survives_the_power() {
         let partition = open(&storage);
         partition.commit_to(partition.end()).expect("committed");
         assert_eq!(committed(&partition, 0), [0_u64; 0], "seed {seed}");
+    }
+}
+
+/// There was no room for the index entry of an abort: its marker was in the log for all that, and the partition took
+/// nothing any more.
+#[test]
+fn an_abort_that_cannot_be_indexed_changes_nothing() {
+    let faults: [(OperationKind, Fault); 4] = [
+        (OperationKind::Create, Fault::NoSpace),
+        (OperationKind::Write, Fault::NoSpace),
+        (OperationKind::Write, Fault::ShortWrite(20)),
+        (OperationKind::Write, Fault::Io),
+    ];
+    for (second, (kind, fault)) in [false, true].into_iter().flat_map(|second| faults.map(|fault| (second, fault))) {
+        let storage = MemoryStorage::new(1);
+        let partition = open(&storage);
+        let mut epoch = 0;
+        if second {
+            data(&partition, 0, 0, 0, true).expect("taken");
+            marker(&partition, Outcome::Aborted, 1, 3, TransactionVersion::V2).expect("taken");
+            epoch = 1;
+        }
+        data(&partition, epoch, 0, 0, true).expect("taken");
+        let (end, indexed) = (partition.end(), aborted(&storage).len());
+        let is_full = move |operation: &Operation| {
+            let is_index = operation.path.extension().is_some_and(|extension| extension == "txnindex");
+            (is_index && operation.kind == kind).then_some(fault)
+        };
+        storage.fail_when(is_full);
+        let refused = marker(&partition, Outcome::Aborted, epoch + 1, 3, TransactionVersion::V2);
+        if refused.is_ok() {
+            assert!(second && kind == OperationKind::Create, "the file is there");
+            continue;
+        }
+        assert_eq!((partition.end(), aborted(&storage).len()), (end, indexed), "{kind:?}, {fault:?}: {refused:?}");
+        storage.clear_faults();
+        let log = |operation: &Operation| {
+            let is_log = operation.path.extension().is_some_and(|extension| extension == "log");
+            (is_log && operation.kind == OperationKind::Write).then_some(Fault::NoSpace)
+        };
+        storage.fail_when(log);
+        marker(&partition, Outcome::Aborted, epoch + 1, 3, TransactionVersion::V2).expect_err("the log is full");
+        assert_eq!((partition.end(), aborted(&storage).len()), (end, indexed), "{kind:?}, {fault:?}");
+        storage.clear_faults();
+        marker(&partition, Outcome::Aborted, epoch + 1, 3, TransactionVersion::V2).expect("there is room");
+        assert_eq!(aborted(&storage).len(), indexed + 1);
+        data(&partition, epoch + 1, 0, 0, true).expect("it goes on");
+        marker(&partition, Outcome::Committed, epoch + 2, 3, TransactionVersion::V2).expect("taken");
+        partition.commit_to(partition.end()).expect("committed");
+        let seen = committed(&partition, 0);
+        assert_eq!(seen, [end.0 + 1], "{kind:?}, {fault:?}");
+        let partition = open(&storage.kill());
+        partition.commit_to(partition.end()).expect("committed");
+        assert_eq!(committed(&partition, 0), seen, "{kind:?}, {fault:?}, recovered");
     }
 }

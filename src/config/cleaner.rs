@@ -90,7 +90,7 @@ impl CleanerConfig {
         let refuse = |setting, reason: &str| Err(Error::InvalidConfig { setting, reason: reason.to_owned() });
         match () {
             () if self.map_bytes_max < 4 * SLOT_BYTES => {
-                refuse("map_bytes_max", "a map of keys has room for some keys")
+                refuse("map_bytes_max", "a map of keys has room for four of them at least, of 24 bytes each")
             }
             () if self.read_bytes == 0 => refuse("read_bytes", "nothing can be compacted without being read"),
             () if self.bytes_per_second == Some(0) => refuse("bytes_per_second", "it would never get anywhere"),

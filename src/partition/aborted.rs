@@ -9,8 +9,7 @@
 //! aborted transactions would be shown. The batches would tell, but an open does not read them all. So it is noted here at
 //! each roll and at close; an open that finds less, or something else, reads the batches, and makes the indexes anew. It is a
 //! hint, and is not synced: where it is missing, or of the version before, the indexes are taken as they are, as Kafka
-//! takes them; so are those of segments that were compacted, until they are compacted again. It stands only where there was
-//! an abort.
+//! takes them. It stands only where there was an abort.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use super::home::Home;
 use super::{Inner, Writer};
 use crate::error::{Error, Result};
-use crate::segment::{AbortedTransaction, SegmentReader};
+use crate::segment::{AbortedTransaction, Segment, SegmentReader};
 use crate::storage::checkpoint::{self, own};
 use crate::trace;
 use crate::types::Offset;
@@ -97,6 +96,17 @@ impl Noted {
         let before = self.0.clone();
         for segment in segments {
             self.0.remove(&segment.base_offset());
+        }
+        self.write(home, before);
+    }
+
+    /// Notes what the indexes of segments have that compaction has made. What fails is traced.
+    pub(super) fn note_made(&mut self, home: &Home, made: &[Segment]) {
+        let before = self.0.clone();
+        for reader in made.iter().map(Segment::reader) {
+            if let Some(found) = reader.aborted().ok().filter(|found| !found.is_empty()) {
+                self.0.insert(reader.base_offset(), Note::of(&found));
+            }
         }
         self.write(home, before);
     }

@@ -292,14 +292,17 @@ impl Inner {
     /// The write and everything that follows from its success.
     pub(super) fn write(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
         let Some(last) = headers.last() else { return Ok(()) };
-        writer.active.append(bytes, headers).map_err(|error| match error {
-            Error::Poisoned { .. } => self.poison(error),
-            other => other,
-        })?;
+        let aborted = self.index_abort(writer, bytes, headers)?;
+        if let Err(error) = writer.active.append(bytes, headers) {
+            if aborted.is_some() {
+                writer.active.take_back_aborted().map_err(|error| self.poison(error))?;
+            }
+            return Err(if matches!(error, Error::Poisoned { .. }) { self.poison(error) } else { error });
+        }
         writer.index_dropped = false;
         let end = last.next_offset();
         if headers.iter().any(|header| header.producer_id().is_some()) {
-            self.observe(writer, bytes, headers)?;
+            self.observe(writer, bytes, headers, aborted)?;
         }
         let transactional = self.transactional.load(Ordering::Acquire);
         if !transactional && !self.is_synced() && self.commits == Commits::WhenStored {

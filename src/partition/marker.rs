@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::record::batch::BatchHeader;
 use crate::record::builder::BatchBuilder;
 use crate::record::control::{Marker, TransactionVersion, marker_batch};
+use crate::segment::AbortedTransaction;
 use crate::types::{ProducerEpoch, ProducerId};
 
 /// What a sealed batch is checked for.
@@ -69,8 +70,8 @@ impl Partition {
     }
 
     /// What [`Self::expect_transaction`] said is not so.
-    pub(crate) fn expect_no_transaction(&self, id: ProducerId) {
-        self.inner.producers.lock().expect_no_more(id);
+    pub(crate) fn expect_no_transaction(&self, id: ProducerId, epoch: ProducerEpoch) {
+        self.inner.producers.lock().expect_no_more(id, epoch);
     }
 
     /// Appends a batch of a coordinator, which is asked for the epoch of its producer alone, where it has one.
@@ -93,7 +94,7 @@ impl Inner {
             Check::Marker(marker, version) => {
                 let mut producers = self.producers.lock();
                 // Whatever becomes of it: what its coordinator has said before does not hold any more.
-                producers.expect_no_more(marker.producer_id);
+                producers.expect_no_more(marker.producer_id, version.ends(marker.producer_epoch));
                 let is_due = producers.check_marker(marker, version)?;
                 drop(producers);
                 let end = self.picture.end();
@@ -102,8 +103,35 @@ impl Inner {
         }
     }
 
-    /// Takes in batches that are written; an abort's index entry stands before any mark passes it.
-    pub(super) fn observe(&self, writer: &mut Writer, bytes: &[u8], headers: &[BatchHeader]) -> Result<()> {
+    /// Before the marker of an abort is written its index entry is, so that neither is there where one cannot be.
+    pub(super) fn index_abort(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        headers: &[BatchHeader],
+    ) -> Result<Option<AbortedTransaction>> {
+        let [header] = headers else { return Ok(None) };
+        if !header.is_control() {
+            return Ok(None);
+        }
+        let aborted = self.producers.lock().abort_of(header, control_of(header, bytes));
+        if let Some(aborted) = aborted
+            && let Err(error) = writer.active.append_aborted(aborted)
+        {
+            let settled = writer.active.settle_transactions();
+            return Err(if settled.is_ok() { error } else { self.poison(error) });
+        }
+        Ok(aborted)
+    }
+
+    /// Takes in batches that are written; an abort's index entry stands before any mark passes it, one of them already.
+    pub(super) fn observe(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        headers: &[BatchHeader],
+        indexed: Option<AbortedTransaction>,
+    ) -> Result<()> {
         let now = self.clock.wall();
         let mut position = 0_usize;
         let mut producers = self.producers.lock();
@@ -111,7 +139,8 @@ impl Inner {
             let size = usize::try_from(header.size()).unwrap_or(usize::MAX);
             let batch = bytes.get(position..position.saturating_add(size)).unwrap_or_default();
             position = position.saturating_add(size);
-            if let Some(aborted) = producers.observe(header, control_of(header, batch), now) {
+            let aborted = producers.observe(header, control_of(header, batch), now);
+            if let Some(aborted) = aborted.filter(|aborted| Some(*aborted) != indexed) {
                 writer.active.append_aborted(aborted).map_err(|error| self.poison(error))?;
             }
         }

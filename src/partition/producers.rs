@@ -159,12 +159,16 @@ impl Producers {
     /// A transaction may be opened here from now on, until a marker of its producer comes. Its coordinator is asked
     /// behind this.
     pub(super) fn expect(&mut self, id: ProducerId, epoch: ProducerEpoch) {
-        self.expected.insert(id, epoch);
+        // A later one is its successor's.
+        let expected = self.expected.entry(id).or_insert(epoch);
+        *expected = epoch.max(*expected);
     }
 
-    /// No transaction of the producer may be opened here.
-    pub(super) fn expect_no_more(&mut self, id: ProducerId) {
-        self.expected.remove(&id);
+    /// No transaction of the producer that is of this epoch, or an earlier one, may be opened here.
+    pub(super) fn expect_no_more(&mut self, id: ProducerId, epoch: ProducerEpoch) {
+        if self.expected.get(&id).is_some_and(|expected| *expected <= epoch) {
+            self.expected.remove(&id);
+        }
     }
 
     /// Whether a marker may be appended; `false` where it is there already. Nothing is changed.
@@ -217,6 +221,15 @@ impl Producers {
         let last_stable_offset = self.transactions.decide(first_offset, last_offset);
         let aborted = AbortedTransaction { producer_id: id, first_offset, last_offset, last_stable_offset };
         (aborts || is_of_another).then_some(aborted)
+    }
+
+    /// The entry for the transaction index that a marker will yield, where it aborts records.
+    pub(super) fn abort_of(&self, batch: &BatchHeader, control: Option<ControlRecord>) -> Option<AbortedTransaction> {
+        let producer_id = batch.producer_id().filter(|_| matches!(control, Some(ControlRecord::Abort { .. })))?;
+        let first_offset = self.known.get(&producer_id)?.transaction?;
+        let last_offset = batch.last_offset();
+        let last_stable_offset = self.transactions.stable_behind(first_offset, last_offset);
+        Some(AbortedTransaction { producer_id, first_offset, last_offset, last_stable_offset })
     }
 
     /// Takes in records. Where they are of a later transaction than the one that is open, the marker of that is lost, and

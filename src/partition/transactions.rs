@@ -33,6 +33,11 @@ impl Transactions {
         self.open.first().copied().unwrap_or(marker.plus(1))
     }
 
+    /// What [`Self::decide`] would answer.
+    pub(super) fn stable_behind(&self, first: Offset, marker: Offset) -> Offset {
+        self.open.iter().copied().find(|other| *other != first).unwrap_or(marker.plus(1))
+    }
+
     /// The last stable offset under this high watermark. Forgets decided transactions whose marker it passed.
     pub(super) fn last_stable(&mut self, high_watermark: Offset) -> Offset {
         self.decided.retain(|(_, marker)| *marker >= high_watermark);

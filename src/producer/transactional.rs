@@ -144,7 +144,7 @@ impl Transactional {
                 // While the one before has not ended nothing of this one was taken.
                 state.may_know_more |= !matches!(error, Error::ConcurrentTransactions);
                 for entry in entries {
-                    entry.partition.expect_no_transaction(producer.id);
+                    entry.partition.expect_no_transaction(producer.id, producer.epoch);
                 }
                 return Err(error);
             }

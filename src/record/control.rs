@@ -94,6 +94,16 @@ pub enum TransactionVersion {
     V2,
 }
 
+impl TransactionVersion {
+    /// The epoch of the records that a marker of this epoch ends, and of all before.
+    pub(crate) const fn ends(self, marker: ProducerEpoch) -> ProducerEpoch {
+        match self {
+            Self::V1 => marker,
+            Self::V2 => ProducerEpoch(marker.0.saturating_sub(1)),
+        }
+    }
+}
+
 /// What a transaction marker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {

@@ -37,6 +37,7 @@ impl Inner {
         }
         self.replace(writer, old, new).map_err(|error| self.poison(error))?;
         self.publish_swapped(old, new);
+        writer.aborted.note_made(&self.home, new);
         writer.unsynced.retain(|segment| !old.iter().any(|gone| Arc::ptr_eq(segment, gone)));
         writer.directory_dirty = false;
         self.tidy_snapshots(writer);

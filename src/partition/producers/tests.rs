@@ -215,7 +215,7 @@ fn a_member_opens_no_transaction_that_is_not_expected() {
     log.producers.expect(ID, ProducerEpoch(0));
     assert!(is_refused(&mut log, 1, 0), "another was said");
     assert!(is_new(&log.push(Some(Origin::Member), &batch(0, 0, 1, true, 0))));
-    log.producers.expect_no_more(ID);
+    log.producers.expect_no_more(ID, ProducerEpoch(0));
     assert!(is_new(&log.push(Some(Origin::Member), &batch(0, 1, 1, true, 0))), "it is open");
     log.marker(0, Outcome::Committed);
     assert!(is_refused(&mut log, 0, 2), "it has ended");
@@ -269,4 +269,21 @@ fn a_commit_is_of_the_transaction_that_is_open() {
         versions.iter().all(|version| matches!(check(&log, 9, Outcome::Committed, *version), Ok(true))),
         "none is open"
     );
+}
+
+/// Who was fenced asks its coordinator once more, and is refused: what its successor may do is not touched.
+#[test]
+fn an_earlier_epoch_takes_no_expectation_from_a_later_one() {
+    let mut producers = Producers::default();
+    let opens =
+        |producers: &Producers, epoch: i16| producers.check(&batch(epoch, 0, 1, true, 0), Origin::Member).is_ok();
+    producers.expect(ID, ProducerEpoch(4));
+    producers.expect(ID, ProducerEpoch(2));
+    assert!(opens(&producers, 4) && !opens(&producers, 2));
+    producers.expect_no_more(ID, ProducerEpoch(2));
+    assert!(opens(&producers, 4));
+    producers.expect_no_more(ID, TransactionVersion::V2.ends(ProducerEpoch(4)));
+    assert!(opens(&producers, 4), "the marker of the one before");
+    producers.expect_no_more(ID, TransactionVersion::V2.ends(ProducerEpoch(5)));
+    assert!(!opens(&producers, 4), "its own");
 }
