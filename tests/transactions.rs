@@ -122,7 +122,7 @@ fn a_later_instance_fences_the_earlier_one() {
     let house = House::new(Durability::Os);
     let mut old = house.producer();
     let open = old.begin().expect("nothing is open");
-    open.send("orders", Record::new("old").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&open, "orders", "old");
     let mut new = house.producer();
     let late = open.send("orders", Record::new("late").partition(0)).expect("it takes it").wait();
     assert!(matches!(late, Err(Error::ProducerFenced { .. })), "{late:?}");
@@ -142,9 +142,9 @@ fn a_transaction_that_takes_too_long_is_aborted_and_the_next_one_goes_on() {
     let mut producer = house.producer();
     for is_known_to_the_partition in [false, true] {
         let slow = producer.begin().expect("nothing is open");
-        slow.send("orders", Record::new("slow").partition(0)).expect("it takes it").wait().expect("it is stored");
+        store(&slow, "orders", "slow");
         house.tick_for(Duration::from_secs(59));
-        slow.send("orders", Record::new("still").partition(0)).expect("it takes it").wait().expect("it is stored");
+        store(&slow, "orders", "still");
         house.tick_for(Duration::from_secs(2));
         if is_known_to_the_partition {
             let late = slow.send("orders", Record::new("late").partition(0)).expect("it takes it").wait();
@@ -152,9 +152,7 @@ fn a_transaction_that_takes_too_long_is_aborted_and_the_next_one_goes_on() {
         }
         let refused = slow.commit();
         assert!(matches!(refused, Err(Error::TransactionTimedOut { ref id, .. }) if id == "billing"), "{refused:?}");
-        let next = producer.begin().expect("it goes on");
-        next.send("orders", Record::new("next").partition(0)).expect("it takes it");
-        next.commit().expect("it commits");
+        commit_one(&mut producer, "next");
     }
     house.tick_for(Duration::from_millis(100));
     assert_eq!(house.values("orders"), set(&["next"]));
@@ -165,15 +163,13 @@ fn after_a_failed_send_only_an_abort_is_left() {
     let house = House::new(Durability::Os);
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "a");
     assert!(matches!(transaction.send("none", Record::new("b")), Err(Error::UnknownTopic { .. })));
     assert!(matches!(transaction.send("orders", Record::new("c")), Err(Error::TransactionFailed { .. })));
     let refused = transaction.commit();
     let Err(Error::TransactionFailed { cause }) = refused else { panic!("{refused:?}") };
     assert!(matches!(*cause, Error::UnknownTopic { .. }));
-    let transaction = producer.begin().expect("it was aborted");
-    transaction.send("orders", Record::new("d").partition(0)).expect("it takes it");
-    transaction.commit().expect("it commits");
+    commit_one(&mut producer, "d");
     assert_eq!(house.values("orders"), set(&["d"]));
 }
 
@@ -190,9 +186,7 @@ fn a_batch_that_the_disk_refused_is_a_failed_send() {
     let refused = transaction.commit();
     assert!(matches!(refused, Err(Error::TransactionFailed { .. })), "{refused:?}");
     house.storage.clear_faults();
-    let transaction = producer.begin().expect("it was aborted");
-    transaction.send("orders", Record::new("b").partition(0)).expect("it takes it");
-    transaction.commit().expect("it commits");
+    commit_one(&mut producer, "b");
     house.tick_for(Duration::from_secs(1));
     assert_eq!(house.values("orders"), set(&["b"]));
 }
@@ -203,13 +197,11 @@ fn a_topic_that_is_deleted_does_not_block_the_end() {
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
     for topic in ["orders", "invoices"] {
-        transaction.send(topic, Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+        store(&transaction, topic, "a");
     }
     house.log.delete_topic("invoices").expect("it is there");
     transaction.commit().expect("it commits");
-    let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("b").partition(0)).expect("it takes it");
-    transaction.commit().expect("the one before has ended");
+    commit_one(&mut producer, "b");
     assert_eq!(house.values("orders"), set(&["a", "b"]));
 }
 
@@ -219,7 +211,7 @@ fn a_fenced_partition_gets_its_marker_once_it_is_reopened() {
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
     for topic in ["orders", "invoices"] {
-        transaction.send(topic, Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+        store(&transaction, topic, "a");
     }
     let other = house.log.partition("invoices", 0).expect("it is there");
     house.storage.fail_when(|operation| {
@@ -241,9 +233,7 @@ fn a_fenced_partition_gets_its_marker_once_it_is_reopened() {
     house.log.reopen("invoices", 0).expect("the disk is well");
     house.tick_for(Duration::from_secs(1));
     assert!(house.values("invoices").contains("a"));
-    let next = producer.begin().expect("nothing is open");
-    next.send("orders", Record::new("b").partition(0)).expect("it takes it");
-    next.commit().expect("it commits");
+    commit_one(&mut producer, "b");
     house.tick_for(Duration::from_secs(1));
     assert_eq!(house.values("orders"), set(&["a", "b"]));
 }
@@ -253,9 +243,7 @@ fn what_was_decided_is_ended_by_the_next_open_without_anybody_asking() {
     let house = House::new(Durability::Sync);
     let mut producer = house.producer();
     for value in ["a", "b", "c"] {
-        let transaction = producer.begin().expect("nothing is open");
-        transaction.send("orders", Record::new(value).partition(0)).expect("it takes it");
-        transaction.commit().expect("it commits");
+        commit_one(&mut producer, value);
     }
     // The marker of the last one is not synced: the crash may take it.
     drop(producer);
@@ -269,7 +257,7 @@ fn what_was_open_at_a_crash_is_aborted_when_its_time_is_up() {
     let house = House::new(Durability::Sync);
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "a");
     std::mem::forget(transaction);
     house.clock.advance(Duration::from_secs(30));
     let house = house.crashed(5);
@@ -306,7 +294,7 @@ fn a_disk_that_fails_under_the_coordinator_fails_what_is_pending_and_no_more() {
     let house = House::new(Durability::Os);
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "a");
     house.storage.fail_when(|operation| {
         let is_it = operation.path.to_string_lossy().contains("__transaction_state");
         (is_it && operation.kind == OperationKind::Write).then_some(Fault::NoSpace)
@@ -326,7 +314,7 @@ fn readers_by_time_stop_at_what_is_not_decided() {
     let mut producer = house.producer();
     let begun = house.clock.wall();
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "a");
     let partition = house.log.partition("orders", 0).expect("it is there");
     assert_eq!(partition.find_timestamp(begun).expect("it reads"), None);
     let mut reader = house.log.reader().partitions([("orders", 0)]).open().expect("it opens");
@@ -341,7 +329,7 @@ fn readers_by_time_stop_at_what_is_not_decided() {
 /// An instance that was taken over, or whose transaction took too long, and its log.
 fn late(house: &House, producer: &mut TransactionalProducer, is_taken_over: bool, late: impl FnOnce(&Transaction<'_>)) {
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("x").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "x");
     let other = is_taken_over.then(|| house.producer());
     if other.is_none() {
         house.tick_for(Duration::from_secs(61));
@@ -407,7 +395,7 @@ fn a_transaction_whose_records_were_cut_away_cannot_be_committed() {
     let house = House::new(Durability::Os);
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("a").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "a");
     let partition = house.log.partition("orders", 0).expect("it is there");
     partition.truncate_from(taffrail::Offset(0), taffrail::Force::Yes).expect("it is forced");
     let sent = transaction.send("orders", Record::new("b").partition(0)).expect("it takes it").wait();
@@ -425,11 +413,7 @@ fn what_a_loss_of_power_leaves_open_is_ended_as_it_was_decided() {
         let house = House::new(Durability::Os);
         let mut producer = house.producer();
         let transaction = producer.begin().expect("nothing is open");
-        transaction
-            .send("orders", Record::new("old").partition(0))
-            .expect("it takes it")
-            .wait()
-            .expect("it is written");
+        store(&transaction, "orders", "old");
         house.log.partition("orders", 0).expect("it is there").sync().expect("the disk is well");
         let ended = if commits { transaction.commit() } else { transaction.abort() };
         ended.expect("it is decided");
@@ -442,9 +426,7 @@ fn what_a_loss_of_power_leaves_open_is_ended_as_it_was_decided() {
         let mut values = if commits { set(&["old"]) } else { set(&[]) };
         assert_eq!(house.values("orders"), values, "seed {seed}");
         let mut producer = house.producer();
-        let transaction = producer.begin().expect("nothing is open");
-        transaction.send("orders", Record::new("new").partition(0)).expect("it takes it");
-        transaction.commit().expect("it commits");
+        commit_one(&mut producer, "new");
         values.insert("new".to_owned());
         assert_eq!(house.values("orders"), values, "seed {seed}");
     }
@@ -458,11 +440,7 @@ fn a_marker_commits_no_transaction_but_its_own() {
         let mut producer = house.producer();
         for end in ["aborted", "committed"] {
             let transaction = producer.begin().expect("nothing is open");
-            transaction
-                .send("orders", Record::new(end).partition(0))
-                .expect("it takes it")
-                .wait()
-                .expect("it is written");
+            store(&transaction, "orders", end);
             if end == "aborted" {
                 house.log.partition("orders", 0).expect("it is there").sync().expect("the disk is well");
                 transaction.abort().expect("it is decided");
@@ -490,6 +468,12 @@ fn foreign_marker(house: &House, id: i64, epoch: i16) {
     };
     let partition = house.log.partition("orders", 0).expect("it is there");
     partition.append_marker(&marker, TransactionVersion::V1).expect("it takes it").wait().expect("it is stored");
+}
+
+/// Sends a record of a transaction to partition 0 and waits until it is there.
+fn store(transaction: &Transaction<'_>, topic: &str, value: &str) {
+    let sent = transaction.send(topic, Record::new(value).partition(0)).expect("it takes it");
+    sent.wait().expect("it is stored");
 }
 
 fn commit_one(producer: &mut TransactionalProducer, value: &str) {
@@ -571,7 +555,7 @@ fn who_took_too_long_goes_on_also_where_the_coordinator_was_read_anew() {
     let house = House::new(Durability::Sync);
     let mut producer = house.producer();
     let transaction = producer.begin().expect("nothing is open");
-    transaction.send("orders", Record::new("slow").partition(0)).expect("it takes it").wait().expect("it is stored");
+    store(&transaction, "orders", "slow");
     house.tick_for(Duration::from_secs(61));
     house.tick_for(Duration::from_secs(1));
     house.storage.fail_when(|operation| {

@@ -21,7 +21,7 @@ use super::{Node, Topics};
 use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
 use crate::machine::ProducerIdentity;
-use crate::partition::{Partition, Receipt};
+use crate::partition::{Appended, Partition, Receipt};
 use crate::record::control::{Marker, Outcome, TransactionVersion};
 use crate::trace;
 use crate::types::{LeaderEpoch, ProducerEpoch, TopicPartition};
@@ -102,33 +102,41 @@ impl Marking {
         let topic = topics.get(name.topic.as_str());
         let partition = topic.and_then(|topic| topic.partitions.get(name.partition as usize));
         let Some(partition) = partition else { return Ok(Written::Needless) };
-        let id = self.producer.id;
-        let marker = |outcome, epoch, coordinator_epoch| Marker {
-            outcome,
-            producer_id: id,
-            producer_epoch: epoch,
-            coordinator_epoch,
-            timestamp: now.wall,
-        };
-        let append = |outcome, epoch, coordinator_epoch| match partition
-            .append_marker(&marker(outcome, epoch, coordinator_epoch), self.version)
-        {
-            Err(Error::CoordinatorFenced { current, .. }) if partition.open_epoch(id).is_some() => {
-                partition.append_marker(&marker(outcome, epoch, current), self.version)
-            }
-            other => other,
-        };
-        let behind = |open: ProducerEpoch| ProducerEpoch(open.0.saturating_add(1));
         if self.version == TransactionVersion::V2
-            && let Some(hanging) = partition.open_epoch(id).map(behind).filter(|end| *end < self.producer.epoch)
+            && let Some(open) = partition.open_epoch(self.producer.id)
         {
-            append(Outcome::Aborted, hanging, epoch.0).map(drop)?;
+            let end = ProducerEpoch(open.0.saturating_add(1));
+            if end < self.producer.epoch {
+                self.append(partition, Outcome::Aborted, end, epoch, now).map(drop)?;
+            }
         }
-        match append(self.outcome, self.producer.epoch, epoch.0) {
+        match self.append(partition, self.outcome, self.producer.epoch, epoch, now) {
             Ok(appended) => Ok(Written::Appended(partition.clone(), appended.receipt())),
             Err(Error::ProducerFenced { epoch, current, .. }) if epoch < current => Ok(Written::Needless),
             Err(Error::CoordinatorFenced { .. }) => Ok(Written::Needless),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Appends a marker, as of the coordinator that the partition knows where that is a later one and has left the
+    /// transaction open.
+    fn append<'p>(
+        &self,
+        partition: &'p Partition,
+        outcome: Outcome,
+        producer_epoch: ProducerEpoch,
+        epoch: LeaderEpoch,
+        now: Now,
+    ) -> Result<Appended<'p>> {
+        let producer_id = self.producer.id;
+        let mut marker =
+            Marker { outcome, producer_id, producer_epoch, coordinator_epoch: epoch.0, timestamp: now.wall };
+        match partition.append_marker(&marker, self.version) {
+            Err(Error::CoordinatorFenced { current, .. }) if partition.open_epoch(producer_id).is_some() => {
+                marker.coordinator_epoch = current;
+                partition.append_marker(&marker, self.version)
+            }
+            other => other,
         }
     }
 }

@@ -29,9 +29,7 @@ use crate::partition::OpenTransaction;
 use crate::record::control::Outcome;
 use crate::sync::Mutex;
 use crate::trace;
-use crate::txn::{
-    Action, Command, Coordinator as Transactions, Kept, Reply, STATE_PARTITIONS, STATE_TOPIC, Status, partition_of,
-};
+use crate::txn::{Action, Command, Coordinator as Transactions, Reply, STATE_PARTITIONS, STATE_TOPIC, partition_of};
 use crate::types::{ProducerEpoch, ProducerId, TopicPartition};
 
 /// A record that names every partition of the largest transaction fits.
@@ -231,12 +229,14 @@ impl Node {
         }
         let Some(desk) = desks.first() else { return };
         for (name, OpenTransaction { producer_id, epoch }) in open {
-            let Some(outcome) = outcome_of(kept.get(&producer_id), &name, producer_id, epoch) else { continue };
+            let open = ProducerIdentity { id: producer_id, epoch };
+            let outcome = kept.get(&producer_id).map_or(Some(Outcome::Aborted), |kept| kept.outcome_of(open, &name));
+            let Some(outcome) = outcome else { continue };
             trace::warn(&self.home.directory, || {
                 format!("{name} has a transaction of producer {} that nobody ends: {outcome:?}", producer_id.0)
             });
             let bumped = epoch.0 < i16::MAX;
-            let producer = ProducerIdentity { id: producer_id, epoch: ProducerEpoch(epoch.0.saturating_add(1)) };
+            let producer = ProducerIdentity { epoch: ProducerEpoch(epoch.0.saturating_add(1)), ..open };
             desk.lock().hanging.push(Marking::new(producer, outcome, bumped, vec![name]));
         }
     }
@@ -276,21 +276,6 @@ impl Node {
             self.desks.is_due_by(due);
             self.wake();
         }
-    }
-}
-
-/// How a transaction is to be ended that is open in a partition; `None` where its coordinator does that, or will.
-fn outcome_of(kept: Option<&Kept>, name: &TopicPartition, id: ProducerId, epoch: ProducerEpoch) -> Option<Outcome> {
-    let Some(kept) = kept else { return Some(Outcome::Aborted) };
-    let is_its_end = (kept.producer_id, i32::from(kept.producer_epoch.0)) == (id, i32::from(epoch.0) + 1)
-        || kept.previous_producer_id == Some(id) && epoch.0 >= i16::MAX - 1 && kept.producer_epoch.0 == 0;
-    let has_it = kept.producer_id == id && kept.contains(name);
-    match kept.status {
-        Status::Ongoing if has_it && kept.producer_epoch == epoch => None,
-        // By the earlier protocol markers have the epoch of the records.
-        Status::Prepared(_) if has_it && (is_its_end || kept.producer_epoch == epoch) => None,
-        Status::Complete(outcome) if is_its_end => Some(outcome),
-        _ => Some(Outcome::Aborted),
     }
 }
 

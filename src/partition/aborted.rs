@@ -104,11 +104,20 @@ impl Noted {
     pub(super) fn note_made(&mut self, home: &Home, made: &[Segment]) {
         let before = self.0.clone();
         for reader in made.iter().map(Segment::reader) {
-            if let Some(found) = reader.aborted().ok().filter(|found| !found.is_empty()) {
-                self.0.insert(reader.base_offset(), Note::of(&found));
+            if let Ok(found) = reader.aborted() {
+                self.set(reader.base_offset(), &found);
             }
         }
         self.write(home, before);
+    }
+
+    /// What the index of one segment has; one that has nothing is not noted.
+    fn set(&mut self, base: Offset, found: &[AbortedTransaction]) {
+        if found.is_empty() {
+            self.0.remove(&base);
+        } else {
+            self.0.insert(base, Note::of(found));
+        }
     }
 
     /// Notes what the index of the last segment has now, and forgets segments that are gone. What fails is traced.
@@ -118,11 +127,7 @@ impl Noted {
         let before = self.0.clone();
         let is_there = |base: &Offset| segments.binary_search_by_key(base, |segment| segment.base_offset()).is_ok();
         self.0.retain(|base, _| is_there(base));
-        if found.is_empty() {
-            self.0.remove(&last.base_offset());
-        } else {
-            self.0.insert(last.base_offset(), Note::of(&found));
-        }
+        self.set(last.base_offset(), &found);
         self.write(home, before);
     }
 

@@ -30,7 +30,7 @@ impl Transactions {
     pub(super) fn decide(&mut self, first: Offset, marker: Offset) -> Offset {
         self.open.remove(&first);
         self.decided.push((first, marker));
-        self.open.first().copied().unwrap_or(marker.plus(1))
+        self.stable_behind(first, marker)
     }
 
     /// What [`Self::decide`] would answer.

@@ -236,10 +236,7 @@ impl TransactionalProducer {
         };
         self.left = match &ended {
             Ok(_) => Left::Nothing,
-            // It has ended otherwise, for good.
-            Err(Error::TransactionTimedOut { .. } | Error::TransactionAborted | Error::InvalidTransactionState(_)) => {
-                Left::Identity
-            }
+            Err(error) if has_ended_otherwise(error) => Left::Identity,
             Err(error @ (Error::ProducerFenced { .. } | Error::UnknownTransactionalId { .. })) => {
                 Left::Fenced(error.clone())
             }
@@ -327,9 +324,7 @@ impl TransactionalProducer {
             ));
         }
         let aborted = match self.end(Outcome::Aborted) {
-            Err(Error::TransactionTimedOut { .. } | Error::TransactionAborted | Error::InvalidTransactionState(_)) => {
-                self.identify_again()
-            }
+            Err(error) if has_ended_otherwise(&error) => self.identify_again(),
             other => other,
         };
         let identity = match aborted {
@@ -385,8 +380,8 @@ impl Transaction<'_> {
 
     /// Makes all records visible to readers of committed records, and returns when that is decided for good: as durably
     /// as the topics of the records and that of the coordinators store: of a topic that is
-    /// [`Durability::Os`](crate::Durability::Os) a loss of power can take the records, and not those of the others. Readers see them as soon as each partition has
-    /// its marker, which is at once where nothing has to be synced for it.
+    /// [`Durability::Os`](crate::Durability::Os) a loss of power can take the records, and not those of the others. Readers
+    /// see them as soon as each partition has its marker, which is at once where nothing has to be synced for it.
     ///
     /// # Errors
     /// [`Error::TransactionFailed`] after a failed send, with the cause; [`Error::TransactionTimedOut`] and
@@ -443,6 +438,11 @@ fn identity(reply: Reply) -> Result<ProducerIdentity> {
         Reply::Identity(identity) => Ok(identity),
         _ => Err(Error::InvalidTransactionState("the coordinator gave no identity")),
     }
+}
+
+/// Whether the coordinator says that the transaction has ended otherwise than was asked for, for good.
+const fn has_ended_otherwise(error: &Error) -> bool {
+    matches!(error, Error::TransactionTimedOut { .. } | Error::TransactionAborted | Error::InvalidTransactionState(_))
 }
 
 /// Whether a partition says that the transaction has ended: the coordinator knows why.

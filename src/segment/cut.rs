@@ -13,7 +13,6 @@ use super::reader::{Picture, SegmentReader};
 use super::rules::Rules;
 use super::scan::resync;
 use super::time_index::TimeIndex;
-use super::txn_index::ENTRY_BYTES;
 use super::writer::{CHUNK_BYTES, Segment};
 use crate::error::{Error, Result};
 use crate::types::Offset;
@@ -46,13 +45,12 @@ impl Segment {
         reader.files.transactions_changed();
         let kept = transactions.truncated(end);
         let removed = kept.len() < transactions.len();
-        let length = (kept.len() * ENTRY_BYTES) as u64;
         reader.set_transactions(Some(Arc::new(kept)));
         self.reader = Arc::new(reader);
         self.file_end = bytes;
         self.live = None;
         self.was_cut = true;
-        if removed { self.cut_transactions(length) } else { Ok(()) }
+        if removed { self.settle_transactions() } else { Ok(()) }
     }
 
     /// Writes the bytes of the log from `from` on again, in place: after a failed sync, or a crash, nothing else

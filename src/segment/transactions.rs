@@ -63,12 +63,12 @@ impl Segment {
         let index = self.reader.transactions()?;
         let Some(last) = index.last() else { return Ok(()) };
         self.reader.set_transactions(Some(Arc::new(index.truncated(last.last_offset))));
-        self.transactions_torn = true;
         self.settle_transactions()
     }
 
-    /// Has the file end where the entries do, after an entry that could not be written.
+    /// Has the file end where the entries do, after one that could not be written, or that went.
     pub(crate) fn settle_transactions(&mut self) -> Result<()> {
+        self.transactions_torn = true;
         let length = (self.reader.transactions()?.len() * ENTRY_BYTES) as u64;
         let files = &self.reader.files;
         let settle = || match files.index(Kind::TxnIndex)? {
@@ -76,14 +76,6 @@ impl Segment {
             _ => Ok(()),
         };
         settle().map_err(|error| files.error("truncate", Kind::TxnIndex, error))?;
-        self.transactions_torn = false;
-        Ok(())
-    }
-
-    pub(super) fn cut_transactions(&mut self, length: u64) -> Result<()> {
-        self.transactions_torn = true;
-        let cut = self.reader.files.index_for_writing(Kind::TxnIndex).and_then(|file| file.truncate(length));
-        cut.map_err(|e| self.reader.files.error("truncate", Kind::TxnIndex, e))?;
         self.transactions_torn = false;
         Ok(())
     }

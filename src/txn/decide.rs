@@ -86,17 +86,7 @@ fn has_bumped(transaction: &Transaction, asker: ProducerIdentity) -> bool {
 /// has taken the id since, it stands at `Empty`, or has begun one of its own.
 fn has_ended(kept: &Kept, asker: ProducerIdentity) -> bool {
     let is_ended = matches!(kept.status, Status::Prepared(_) | Status::Complete(_));
-    is_ended && (is_next_epoch(kept, asker) || is_next_id(kept, asker))
-}
-
-fn is_next_epoch(kept: &Kept, producer: ProducerIdentity) -> bool {
-    kept.producer_id == producer.id && i32::from(producer.epoch.0) + 1 == i32::from(kept.producer_epoch.0)
-}
-
-fn is_next_id(kept: &Kept, producer: ProducerIdentity) -> bool {
-    kept.previous_producer_id == Some(producer.id)
-        && producer.epoch.0 >= i16::MAX - 1
-        && kept.producer_epoch == ProducerEpoch(0)
+    is_ended && kept.follows(asker)
 }
 
 /// The state in which the next instance has the id; `None` where it needs another producer id.

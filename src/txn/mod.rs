@@ -41,9 +41,9 @@ use crate::machine::{Applied, Decision, KeyValue, Machine, ProducerIdentity, Rec
 use crate::record::control::Outcome;
 use crate::types::{ProducerId, TopicPartition};
 
+pub(crate) use state::{Bump, Coordinator, Kept};
 #[cfg(test)]
-use state::Partitions;
-pub(crate) use state::{Bump, Coordinator, Kept, Status};
+use state::{Partitions, Status};
 
 /// The topic whose partitions the coordinators keep their records in.
 pub(crate) const STATE_TOPIC: &str = "__transaction_state";

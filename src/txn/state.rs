@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Event;
 use crate::clock::Moment;
+use crate::machine::ProducerIdentity;
 use crate::record::control::Outcome;
 use crate::types::{ProducerEpoch, ProducerId, Timestamp, TopicPartition};
 
@@ -182,7 +183,31 @@ impl Kept {
         self.partitions.iter().flat_map(of)
     }
 
-    pub(crate) fn contains(&self, partition: &TopicPartition) -> bool {
+    /// Whether it goes on behind a transaction of this very producer: its epoch has risen by one since, or its id has
+    /// followed one whose epochs were used up.
+    pub(super) fn follows(&self, producer: ProducerIdentity) -> bool {
+        let by_epoch =
+            self.producer_id == producer.id && i32::from(producer.epoch.0) + 1 == i32::from(self.producer_epoch.0);
+        let by_id = self.previous_producer_id == Some(producer.id)
+            && producer.epoch.0 >= i16::MAX - 1
+            && self.producer_epoch == ProducerEpoch(0);
+        by_epoch || by_id
+    }
+
+    /// How a transaction of this producer is to be ended that is open in a partition; `None` where its coordinator does
+    /// that, or will.
+    pub(crate) fn outcome_of(&self, producer: ProducerIdentity, partition: &TopicPartition) -> Option<Outcome> {
+        let has_it = self.producer_id == producer.id && self.contains(partition);
+        match self.status {
+            Status::Ongoing if has_it && self.producer_epoch == producer.epoch => None,
+            // By the earlier protocol markers have the epoch of the records.
+            Status::Prepared(_) if has_it && (self.follows(producer) || self.producer_epoch == producer.epoch) => None,
+            Status::Complete(outcome) if self.follows(producer) => Some(outcome),
+            _ => Some(Outcome::Aborted),
+        }
+    }
+
+    pub(super) fn contains(&self, partition: &TopicPartition) -> bool {
         self.partitions.get(&partition.topic).is_some_and(|numbers| numbers.contains(&partition.partition))
     }
 }
