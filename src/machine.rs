@@ -16,6 +16,7 @@
 //! key ([`Recorded`]: coordinators). Then the replay is of the latest record of each key.
 
 pub(crate) mod fields;
+pub(crate) mod home;
 pub(crate) mod message;
 
 use std::fmt;

@@ -25,11 +25,12 @@ use crate::config::{Cleanup, TopicConfig};
 use crate::controller::Command as Administration;
 use crate::error::{Error, Result};
 use crate::machine::ProducerIdentity;
+use crate::machine::home::partition_of;
 use crate::partition::OpenTransaction;
 use crate::record::control::Outcome;
 use crate::sync::Mutex;
 use crate::trace;
-use crate::txn::{Action, Command, Coordinator as Transactions, Reply, STATE_PARTITIONS, STATE_TOPIC, partition_of};
+use crate::txn::{Action, Command, Coordinator as Transactions, Reply, STATE_PARTITIONS, STATE_TOPIC};
 use crate::types::{ProducerEpoch, ProducerId, TopicPartition};
 
 /// A record that names every partition of the largest transaction fits.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The coordinator is a [`Machine`] over one partition of `__transaction_state`, of all ids that hash to it
-//! ([`partition_of`]): commands are decided against the state (`decide`), what happens is a record of Kafka's (`codec`
+//! ([`partition_of`](crate::machine::home::partition_of)): commands are decided against the state (`decide`), what happens is a record of Kafka's (`codec`
 //! draws its bytes), and records alone change the state (`state`).
 //!
 //! **Epochs.** Each instance that takes an id over gets a higher epoch than the one before, and so does each
@@ -59,13 +59,6 @@ const ID_EXPIRATION: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How often they are looked for (Kafka: `transaction.remove.expired.transaction.cleanup.interval.ms`).
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(3600);
-
-/// Which partition keeps a transactional id: Java's hash of it, without its sign, modulo their number. (Kafka takes 0 for
-/// the one hash that has no positive counterpart.)
-pub(crate) fn partition_of(id: &str, partitions: u32) -> u32 {
-    let hash = id.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
-    hash.checked_abs().unwrap_or(0).unsigned_abs() % partitions.max(1)
-}
 
 /// What is asked of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]

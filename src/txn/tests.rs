@@ -128,16 +128,6 @@ fn kept(coordinator: &Coordinator) -> BTreeMap<String, Kept> {
 }
 
 #[test]
-fn an_id_has_the_partition_that_kafka_gives_it() {
-    // From Kafka: "grp" hashes to 102629, "my-group" to -1906497762.
-    assert_eq!(["grp", "my-group", ""].map(|id| partition_of(id, 50)), [29, 12, 0]);
-    // Java's best known text with the least hash there is.
-    assert_eq!(partition_of("polygenelubricants", 50), 0);
-    // A character outside of the first plane is two units of Java's.
-    assert_eq!(partition_of("\u{1f600}", 1 << 31), 0xd83d * 31 + 0xde00);
-}
-
-#[test]
 fn each_transaction_has_an_epoch_of_its_own() {
     let mut desk = Desk::new();
     let first = desk.init();
