@@ -319,6 +319,115 @@ pub enum Error {
     /// The transaction was aborted, or has ended, before the record was written: it was not, and will not be.
     #[error("the transaction has ended without the record")]
     TransactionAborted,
+    /// Nobody in the group has this member id: the member was silent for too long, or did not give back in time, and was
+    /// removed.
+    #[error("group {group:?} has no member {member}")]
+    #[doc(alias = "UNKNOWN_MEMBER_ID")]
+    UnknownMember {
+        /// The group.
+        group: String,
+        /// The member id; empty where there was none, in a group that has members.
+        member: String,
+    },
+    /// The member is in another epoch than it says, so that it does not know what it owns: it has to join again.
+    #[error("member {member} of group {group:?} says that it is in epoch {epoch}: it has to join again")]
+    #[doc(alias = "FENCED_MEMBER_EPOCH")]
+    FencedMember {
+        /// The group.
+        group: String,
+        /// The member.
+        member: String,
+        /// The epoch that it says.
+        epoch: u32,
+    },
+    /// The member has been led on to another epoch meanwhile: commit again with that one.
+    #[error("member {member} of group {group:?} commits with epoch {epoch}, it is in another")]
+    #[doc(alias = "STALE_MEMBER_EPOCH")]
+    StaleMember {
+        /// The group.
+        group: String,
+        /// The member.
+        member: String,
+        /// The epoch that it says.
+        epoch: u32,
+    },
+    /// Another member has joined with the same instance id.
+    #[error("another member of group {group:?} has joined with the instance id {instance:?}")]
+    #[doc(alias = "FENCED_INSTANCE_ID")]
+    FencedInstance {
+        /// The group.
+        group: String,
+        /// The instance id.
+        instance: String,
+    },
+    /// No group has this name.
+    #[error("there is no group {group:?}")]
+    #[doc(alias = "GROUP_ID_NOT_FOUND")]
+    UnknownGroup {
+        /// The group.
+        group: String,
+    },
+    /// The group has members, and this is for groups without: close their consumers first.
+    #[error("group {group:?} has members")]
+    #[doc(alias = "NON_EMPTY_GROUP")]
+    GroupNotEmpty {
+        /// The group.
+        group: String,
+    },
+    /// The group has as many members as it may (Kafka: `group.consumer.max.size`).
+    #[error("group {group:?} has {limit} members, and takes no more")]
+    #[doc(alias = "GROUP_MAX_SIZE_REACHED")]
+    GroupFull {
+        /// The group.
+        group: String,
+        /// So many it may have.
+        limit: usize,
+    },
+    /// A member of the group subscribes to the topic, so that its positions are in use.
+    #[error("topic {topic:?} is subscribed to in group {group:?}")]
+    #[doc(alias = "GROUP_SUBSCRIBED_TO_TOPIC")]
+    TopicSubscribed {
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: String,
+    },
+    /// A transaction is open that changes the group's position in the partition.
+    #[error("the position of group {group:?} in {partition} is that of an open transaction: try again")]
+    #[doc(alias = "UNSTABLE_OFFSET_COMMIT")]
+    UnstableOffset {
+        /// The group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+    },
+    /// What a consumer notes with a position is too long (Kafka: `offset.metadata.max.bytes`).
+    #[error("the metadata for {partition} has {size} bytes: at most {limit}")]
+    #[doc(alias = "OFFSET_METADATA_TOO_LARGE")]
+    OffsetMetadataTooLarge {
+        /// The partition.
+        partition: TopicPartition,
+        /// Its size, in bytes.
+        size: usize,
+        /// The most it may have.
+        limit: usize,
+    },
+    /// A pattern for topics is no regular expression that is taken.
+    #[error("{pattern:?} is not a pattern: {reason}")]
+    #[doc(alias = "INVALID_REGULAR_EXPRESSION")]
+    InvalidPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The coordinator of the group has just been made, and does not know the topics yet.
+    #[error("the coordinator of group {group:?} is being made: try again")]
+    #[doc(alias = "COORDINATOR_LOAD_IN_PROGRESS")]
+    CoordinatorLoading {
+        /// The group.
+        group: String,
+    },
     /// A record that a coordinator keeps its state in cannot be read. Nothing was changed.
     #[error("the state of a coordinator in {} is damaged at offset {offset}: {reason}", path.display())]
     CorruptState {
@@ -536,6 +645,9 @@ impl Error {
             | Self::Locked { .. }
             | Self::MemoryFull { .. }
             | Self::ConcurrentTransactions
+            | Self::StaleMember { .. }
+            | Self::UnstableOffset { .. }
+            | Self::CoordinatorLoading { .. }
             | Self::TimedOut => ErrorKind::Retry,
             Self::Poisoned { .. } => ErrorKind::Reopen,
             _ => ErrorKind::Fix,

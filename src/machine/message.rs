@@ -51,14 +51,28 @@ impl<'a> MessageReader<'a> {
         self.fields.i64(field)
     }
 
+    /// A uuid, the most significant byte first.
+    pub(crate) fn uuid(&mut self, field: &str) -> Parsed<[u8; 16]> {
+        self.fields.array(field)
+    }
+
     /// A text that is there.
     pub(crate) fn text(&mut self, field: &str) -> Parsed<&'a str> {
+        self.optional_text(field)?.ok_or_else(|| format!("{field} is missing"))
+    }
+
+    /// A text, or none.
+    pub(crate) fn optional_text(&mut self, field: &str) -> Parsed<Option<&'a str>> {
         let length = match self.form {
             Form::Plain => i32::from(self.i16(field)?),
             Form::Flexible => self.length(field)?,
         };
-        let length = usize::try_from(length).map_err(|_| format!("{field} is missing"))?;
-        std::str::from_utf8(self.take(length, field)?).map_err(|error| format!("{field} is no text: {error}"))
+        if length == -1 {
+            return Ok(None);
+        }
+        let length = usize::try_from(length).map_err(|_| format!("{field} is of length {length}"))?;
+        let text = std::str::from_utf8(self.take(length, field)?);
+        text.map(Some).map_err(|error| format!("{field} is no text: {error}"))
     }
 
     /// How many elements an array has that follow; `None` where there is no array.
@@ -143,6 +157,14 @@ impl FlexibleWriter {
         self.put(text.as_bytes());
     }
 
+    /// A text, or none.
+    pub(crate) fn optional_text(&mut self, text: Option<&str>) {
+        match text {
+            Some(text) => self.text(text),
+            None => self.uvarint(0),
+        }
+    }
+
     /// How many elements follow; `None` writes that there is no array.
     pub(crate) fn count(&mut self, count: Option<usize>) {
         self.uvarint(count.map_or(0, |count| count as u64 + 1));
@@ -189,6 +211,9 @@ mod tests {
     fn a_flexible_message_is_read_as_it_was_written() {
         let mut writer = FlexibleWriter::default();
         writer.text(&"é".repeat(100));
+        writer.optional_text(None);
+        writer.optional_text(Some("b"));
+        writer.put(&[9; 16]);
         writer.count(None);
         writer.count(Some(0));
         writer.count(Some(300));
@@ -196,6 +221,8 @@ mod tests {
         let bytes = writer.into_bytes();
         let mut reader = MessageReader::new(&bytes, Form::Flexible);
         assert_eq!(reader.text("text").map(str::len), Ok(200));
+        assert_eq!([reader.optional_text("none"), reader.optional_text("some")], [Ok(None), Ok(Some("b"))]);
+        assert_eq!(reader.uuid("id"), Ok([9; 16]));
         assert_eq!([reader.count("a"), reader.count("b"), reader.count("c")], [Ok(None), Ok(Some(0)), Ok(Some(300))]);
         let mut seen = Vec::new();
         let tagged = reader.tagged(|tag, field| match tag {
@@ -217,5 +244,7 @@ mod tests {
         let mut plain = MessageReader::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xfe], Form::Plain);
         assert_eq!(plain.text("the name"), Err("the name is missing".to_owned()));
         assert_eq!(plain.count("n"), Err("n is -2".to_owned()));
+        let mut plain = MessageReader::new(&[0xff, 0xfe], Form::Plain);
+        assert_eq!(plain.text("the name"), Err("the name is of length -2".to_owned()));
     }
 }

@@ -1,0 +1,193 @@
+//! What members and their coordinator say to each other, and what a group looks like from outside.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::offsets::Position;
+use super::partitions::Partitions;
+use super::reconcile::Phase;
+use crate::clock::Now;
+use crate::types::TopicPartition;
+
+/// How often something has changed: a group, its target, or a member. 0 is before the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Epoch(pub(crate) u32);
+
+impl Epoch {
+    /// The greatest that Kafka's records hold.
+    const MAX: u32 = i32::MAX.unsigned_abs();
+
+    pub(crate) const fn next(self) -> Self {
+        if self.0 < Self::MAX { Self(self.0 + 1) } else { self }
+    }
+
+    /// Kafka's `i32`.
+    pub(crate) const fn to_i32(self) -> i32 {
+        self.0.cast_signed()
+    }
+}
+
+/// Which machine answers: another one has seen no heartbeat yet. It is the time at which the machine was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Incarnation(pub(crate) Now);
+
+/// A member reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heartbeat {
+    pub(crate) group: String,
+    /// Chosen by the member, and never used again by another, nor by itself once it has left.
+    pub(crate) member: String,
+    pub(crate) intent: Intent,
+    pub(crate) details: Details,
+    pub(crate) report: Report,
+}
+
+/// What a member wants (Kafka has numbers for it: epoch 0, −1, −2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// Be a member.
+    Join,
+    /// Go on being one, with this epoch.
+    Stay(Epoch),
+    /// Be none any more.
+    Leave,
+    /// Come back within a session, under the same instance id; without one as [`Self::Leave`].
+    LeaveForNow,
+}
+
+/// Who a member is and what it wants. Each heartbeat says all of it; it may change at any time, but for the instance id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    /// (Kafka: `group.instance.id`.)
+    pub(crate) instance: Option<String>,
+    pub(crate) rack: Option<String>,
+    pub(crate) client_id: String,
+    pub(crate) client_host: String,
+    pub(crate) subscription: Subscription,
+    /// `None`: it does not mind.
+    pub(crate) assignor: Option<Assignor>,
+    /// So long it may take to give back (Kafka: `max.poll.interval.ms`).
+    pub(crate) rebalance_timeout: Duration,
+    /// A session shorter than the coordinator's setting, if it wants one. It is in no record.
+    pub(crate) session_timeout: Option<Duration>,
+}
+
+/// Which topics: those named, whether they are there yet or not, and those whose whole name the pattern matches, internal
+/// ones excepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    pub(crate) topics: BTreeSet<String>,
+    pub(crate) pattern: Option<String>,
+}
+
+/// How partitions are assigned (Kafka: `group.remote.assignor`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Assignor {
+    /// As many to each as can be, and moved as little as can be.
+    #[default]
+    Uniform,
+    /// Topic by topic: topics of as many partitions go to the same members.
+    Range,
+}
+
+impl Assignor {
+    /// Kafka's name of it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Range => "range",
+        }
+    }
+}
+
+/// What a member says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Rises with each of the member's heartbeats.
+    pub(crate) number: u64,
+    /// Which machine answered it last.
+    pub(crate) seen: Option<Incarnation>,
+    /// What the consumer owned at its last poll, and what it may take with the next one.
+    pub(crate) owned: Partitions,
+}
+
+/// Where a member stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The heartbeat that it answers.
+    pub(crate) number: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) heartbeat_interval: Duration,
+    /// How long this answer lasts, from when the heartbeat was sent.
+    pub(crate) session_timeout: Duration,
+    /// What it may own; `None` where that is just what it reported.
+    pub(crate) assignment: Option<Partitions>,
+    /// What it owns beyond that is to be given back within this time, from when the heartbeat was sent.
+    pub(crate) revoke_within: Option<Duration>,
+}
+
+/// Who commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) member: String,
+    pub(crate) instance: Option<String>,
+    pub(crate) epoch: Epoch,
+}
+
+/// What a consumer hands to a transaction: how far it has read, and who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) group: String,
+    /// `None` where it is no member of its group.
+    pub(crate) member: Option<Claim>,
+    pub(crate) positions: Vec<(TopicPartition, Position)>,
+}
+
+/// How a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupState {
+    /// It has no members.
+    Empty,
+    /// Its target is not computed yet.
+    Assigning,
+    /// Members are being led to the target.
+    Reconciling,
+    /// Everybody has what is meant for it.
+    Stable,
+}
+
+/// A group, in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub(crate) group: String,
+    pub(crate) state: GroupState,
+}
+
+/// What is known of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) group: String,
+    pub(crate) state: GroupState,
+    pub(crate) epoch: Epoch,
+    pub(crate) target_epoch: Epoch,
+    pub(crate) assignor: Assignor,
+    pub(crate) members: Vec<MemberDescription>,
+}
+
+/// What is known of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemberDescription {
+    pub(crate) member: String,
+    /// Nothing is known where records of it are damaged.
+    pub(crate) details: Option<Details>,
+    /// `None` where it has left for now.
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) phase: Phase,
+    /// Another has its instance id; it holds what it has until it leaves or its session is over.
+    pub(crate) is_replaced: bool,
+    pub(crate) assigned: Partitions,
+    /// What it is to give back.
+    pub(crate) revoking: Partitions,
+    pub(crate) target: Partitions,
+}
