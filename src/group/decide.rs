@@ -12,7 +12,7 @@ use super::topics::Catalogue;
 use super::{Command, Event, Leftover, Reply, Settings, commits, expire, heartbeat, sweep};
 use crate::clock::Now;
 use crate::error::{Error, Result};
-use crate::types::Timestamp;
+use crate::types::{Offset, Timestamp};
 
 pub(super) type Decided = Result<(Vec<Event>, Reply)>;
 
@@ -64,7 +64,8 @@ impl Draft {
 
     /// As if it had happened; another event about the same follows.
     pub(super) fn assume(&mut self, event: &Event) {
-        self.roster.take(Some(self.wall), event);
+        // It will stand behind everything that is there.
+        self.roster.take(Offset::MAX, Some(self.wall), event);
     }
 
     /// Whether a member has been led on, or has come.

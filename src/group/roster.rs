@@ -7,7 +7,7 @@ use super::partitions::Partitions;
 use super::protocol::{Assignor, Details, Epoch, GroupState};
 use super::reconcile::{Current, Phase, Standing, Target};
 use super::{Event, Leftover};
-use crate::types::Timestamp;
+use crate::types::{Offset, Timestamp};
 
 /// What is replayed of a group, but for its positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) struct Roster {
     risen: Option<Timestamp>,
     target_epoch: Option<Epoch>,
     seats: BTreeMap<String, Seat>,
-    /// Whose an instance id is: whoever came last.
+    /// Whose an instance id is: whose record stands last, of those who have it.
     instances: BTreeMap<String, String>,
 }
 
@@ -27,6 +27,8 @@ pub(super) struct Roster {
 pub(super) struct Seat {
     /// `None` only where its record is damaged: nothing is meant for it then.
     pub(super) details: Option<Arc<Details>>,
+    /// Where the record of that stands.
+    placed: Offset,
     target: Option<Partitions>,
     pub(super) current: Option<Current>,
 }
@@ -140,14 +142,14 @@ impl Roster {
     }
 
     /// Takes in what is not a position.
-    pub(super) fn take(&mut self, timestamp: Option<Timestamp>, event: &Event) {
+    pub(super) fn take(&mut self, offset: Offset, timestamp: Option<Timestamp>, event: &Event) {
         match event {
             Event::Group { epoch, .. } => {
                 self.epoch = *epoch;
                 self.risen = timestamp.filter(|_| epoch.is_some());
             }
             Event::TargetEpoch { epoch, .. } => self.target_epoch = *epoch,
-            Event::Member { member, details, .. } => self.take_details(member, details.as_ref()),
+            Event::Member { member, details, .. } => self.take_details(offset, member, details.as_ref()),
             Event::Target { member, partitions, .. } => {
                 self.change(member, |seat| seat.target.clone_from(partitions));
             }
@@ -156,15 +158,22 @@ impl Roster {
         }
     }
 
-    fn take_details(&mut self, member: &str, details: Option<&Arc<Details>>) {
+    fn take_details(&mut self, offset: Offset, member: &str, details: Option<&Arc<Details>>) {
         let before = self.seats.get(member).and_then(Seat::instance).cloned();
-        if let Some(instance) = before.filter(|instance| self.holder(instance).is_some_and(|holder| holder == member)) {
-            self.instances.remove(&instance);
-        }
-        if let Some(instance) = details.and_then(|details| details.instance.clone()) {
-            self.instances.insert(instance, member.to_owned());
-        }
-        self.change(member, |seat| seat.details = details.cloned());
+        self.change(member, |seat| {
+            seat.details = details.cloned();
+            seat.placed = if details.is_some() { offset } else { Offset::ZERO };
+        });
+        let now = details.and_then(|details| details.instance.clone());
+        before.into_iter().chain(now).for_each(|instance| self.find_holder(instance));
+    }
+
+    fn find_holder(&mut self, instance: String) {
+        let seats = self.seats.iter().filter(|(_, seat)| seat.instance() == Some(&instance));
+        match seats.max_by_key(|(_, seat)| seat.placed) {
+            Some((member, _)) => self.instances.insert(instance, member.clone()),
+            None => self.instances.remove(&instance),
+        };
     }
 
     fn change(&mut self, member: &str, change: impl FnOnce(&mut Seat)) {

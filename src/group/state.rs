@@ -90,7 +90,7 @@ impl Coordinator {
                     self.open.entry(producer.id).or_default().insert(name.clone());
                 }
             }
-            other => group.roster.take(at.timestamp, other),
+            other => group.roster.take(at.offset, at.timestamp, other),
         }
         self.drop_blank(name);
     }

@@ -10,7 +10,7 @@
 //! Topics with the same subscribers are one class, and a member is visited once for each way: a group whose members all
 //! subscribe to the same needs a look at each member for each partition that moves.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::partitions::Partitions;
 use super::{Supply, Wish};
@@ -137,21 +137,23 @@ impl Plan {
     }
 
     /// The shortest way to somebody who has two less, in steps to be taken one after the other; else all who were seen.
-    fn way_from(&mut self, from: usize, is_closed: &[bool]) -> Result<Vec<(usize, usize, usize)>, BTreeSet<usize>> {
-        let mut came: BTreeMap<usize, Option<Step>> = BTreeMap::from([(from, None)]);
+    fn way_from(&mut self, from: usize, is_closed: &[bool]) -> Result<Vec<(usize, usize, usize)>, Vec<usize>> {
+        let mut came: Vec<Option<Step>> = vec![None; self.load.len()];
+        let mut is_seen = is_closed.to_vec();
+        let mut seen = vec![from];
+        is_seen[from] = true;
         let mut classes_seen = BTreeSet::new();
-        let mut level = VecDeque::from([from]);
+        let mut level = vec![from];
         while !level.is_empty() {
-            let mut next = VecDeque::new();
+            let mut next = Vec::new();
             for member in level {
-                let classes: Vec<_> = self.held[member].keys().copied().collect();
-                for class in classes.into_iter().filter(|class| classes_seen.insert(*class)) {
+                for class in self.held[member].keys().copied().filter(|class| classes_seen.insert(*class)) {
                     self.looks += self.classes[class].len();
-                    for other in self.classes[class].iter().copied().filter(|other| !is_closed[*other]) {
-                        came.entry(other).or_insert_with(|| {
-                            next.push_back(other);
-                            Some((member, class))
-                        });
+                    for other in self.classes[class].iter().copied() {
+                        if !std::mem::replace(&mut is_seen[other], true) {
+                            came[other] = Some((member, class));
+                            next.push(other);
+                        }
                     }
                 }
             }
@@ -159,9 +161,10 @@ impl Plan {
             if let Some(end) = lighter.min_by_key(|other| (self.load[*other], *other)) {
                 return Ok(way_to(end, &came));
             }
+            seen.extend(&next);
             level = next;
         }
-        Err(came.into_keys().collect())
+        Err(seen)
     }
 
     /// One that has changed hands already, best one that was the other's, is handed on before others.
@@ -208,11 +211,12 @@ impl Plan {
         usize::from(rack.is_some_and(|rack| self.pieces[piece].racks.contains(&rack)))
     }
 
+    /// Whether the piece comes to a rack that has a copy by an exchange, and not at the cost of the other.
     fn is_better_exchanged(&self, piece: usize, other: usize) -> bool {
         let (owner, others) = (self.pieces[piece].owner, self.pieces[other].owner);
         let gains = self.near(piece, others) + self.near(other, owner);
         let has = self.near(piece, owner) + self.near(other, others);
-        gains > has && self.may_have(others, piece) && self.may_have(owner, other)
+        gains > has && self.near(piece, others) > 0 && self.may_have(others, piece) && self.may_have(owner, other)
     }
 
     fn may_have(&self, member: Option<usize>, piece: usize) -> bool {
@@ -245,12 +249,12 @@ impl Plan {
 }
 
 /// The steps to `end`, the last one first: each has room for what the one before it brings.
-fn way_to(end: usize, came: &BTreeMap<usize, Option<Step>>) -> Vec<(usize, usize, usize)> {
+fn way_to(end: usize, came: &[Option<Step>]) -> Vec<(usize, usize, usize)> {
     let mut way = Vec::new();
     let mut to = end;
-    while let Some(Some((from, class))) = came.get(&to) {
-        way.push((*from, *class, to));
-        to = *from;
+    while let Some((from, class)) = came[to] {
+        way.push((from, class, to));
+        to = from;
     }
     way
 }
