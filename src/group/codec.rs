@@ -69,11 +69,9 @@ pub(super) fn encode(event: &Event) -> KeyValue {
             key.extend_from_slice(&partition.partition.to_be_bytes());
             KeyValue { key, value: committed.as_ref().map(offset_value) }
         }
-        Event::Group { epoch, .. } => {
-            KeyValue { key: key_of(GROUP, &[group]), value: epoch.map(|epoch| epoch_value(epoch)) }
-        }
+        Event::Group { epoch, .. } => KeyValue { key: key_of(GROUP, &[group]), value: epoch.map(epoch_value) },
         Event::TargetEpoch { epoch, .. } => {
-            KeyValue { key: key_of(TARGET_EPOCH, &[group]), value: epoch.map(|epoch| epoch_value(epoch)) }
+            KeyValue { key: key_of(TARGET_EPOCH, &[group]), value: epoch.map(epoch_value) }
         }
         Event::Member { member, details, .. } => {
             KeyValue { key: key_of(MEMBER, &[group, member]), value: details.as_deref().map(member_value) }
@@ -125,7 +123,9 @@ pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Parsed<Option<Event>> 
 
 fn key_of(kind: i16, texts: &[&String]) -> Vec<u8> {
     let mut key = kind.to_be_bytes().to_vec();
-    texts.iter().for_each(|text| put_plain_text(text, &mut key));
+    for text in texts {
+        put_plain_text(text, &mut key);
+    }
     key
 }
 
@@ -183,7 +183,9 @@ fn member_value(details: &Details) -> Vec<u8> {
     writer.text(&details.client_id);
     writer.text(&details.client_host);
     writer.count(Some(details.subscription.topics.len()));
-    details.subscription.topics.iter().for_each(|topic| writer.text(topic));
+    for topic in &details.subscription.topics {
+        writer.text(topic);
+    }
     writer.optional_text(details.subscription.pattern.as_deref());
     let millis = i32::try_from(details.rebalance_timeout.as_millis()).unwrap_or(i32::MAX);
     writer.put(&millis.to_be_bytes());
@@ -272,7 +274,9 @@ fn put_partitions(partitions: &Partitions, writer: &mut FlexibleWriter) {
     for (topic, numbers) in partitions.topics() {
         writer.put(&topic.0);
         writer.count(Some(numbers.len()));
-        numbers.iter().for_each(|number| writer.put(&number.to_be_bytes()));
+        for number in numbers {
+            writer.put(&number.to_be_bytes());
+        }
         writer.tagged(&[]);
     }
 }

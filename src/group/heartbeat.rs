@@ -51,12 +51,11 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
     let event =
         Event::Member { group: group.clone(), member: member.clone(), details: Some(Arc::new(details.clone())) };
     draft.push(event);
-    let (has_changed, removed) = match &before {
-        Some(before) => succeed(&mut draft, before, &member, &details),
-        None => {
-            seat(&mut draft, &member, Partitions::default());
-            (true, None)
-        }
+    let (has_changed, removed) = if let Some(before) = &before {
+        succeed(&mut draft, before, &member, &details)
+    } else {
+        seat(&mut draft, &member, Partitions::default());
+        (true, None)
     };
     if has_changed {
         draft.raise();
@@ -131,7 +130,9 @@ fn stay(state: &mut Coordinator, now: Now, beat: Heartbeat, epoch: Epoch) -> Dec
         return Ok((Vec::new(), answer(&state.soft, &group, &member, roster, &report)));
     }
     let is_behind = check_epoch(&group, &member, current, epoch, &report)?;
-    if before.instance != details.instance {
+    // Whoever owns what is not its own is of another time: of before the group was forgotten, and made again.
+    let is_beyond = !report.owned.is_within(&current.assigned.joined_with(&current.revoking));
+    if before.instance != details.instance || is_beyond {
         return Err(fenced(&group, &member, epoch));
     }
     let session = session_of(&details, &state.soft);

@@ -22,6 +22,7 @@ pub(crate) struct Position {
 
 /// A position that was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "it is when it was committed")]
 pub(crate) struct Committed {
     pub(crate) position: Position,
     pub(crate) committed: Timestamp,
@@ -101,7 +102,9 @@ impl Offsets {
         }
         let ended: BTreeMap<TopicPartition, Placed> = ended;
         if outcome == Outcome::Committed {
-            ended.into_iter().for_each(|(partition, placed)| self.settle(partition, placed));
+            for (partition, placed) in ended {
+                self.settle(partition, placed);
+            }
         }
     }
 

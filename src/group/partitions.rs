@@ -72,9 +72,9 @@ impl Partitions {
 impl FromIterator<(TopicId, u32)> for Partitions {
     fn from_iter<I: IntoIterator<Item = (TopicId, u32)>>(partitions: I) -> Self {
         let mut all = Self::default();
-        partitions.into_iter().for_each(|(topic, number)| {
+        for (topic, number) in partitions {
             all.insert(topic, number);
-        });
+        }
         all
     }
 }

@@ -83,7 +83,9 @@ fn remove_silent(state: &mut Coordinator, wall: Timestamp) -> Vec<Event> {
             break;
         }
     }
-    removed.iter().for_each(|(group, member)| state.soft.forget(group, member));
+    for (group, member) in removed {
+        state.soft.forget(&group, &member);
+    }
     events
 }
 

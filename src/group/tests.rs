@@ -166,7 +166,9 @@ fn topic(name: &str, partitions: u32) -> Topic {
 
 fn id(name: &str) -> TopicId {
     let mut bytes = [0; 16];
-    bytes.iter_mut().zip(name.bytes()).for_each(|(byte, letter)| *byte = letter);
+    for (byte, letter) in bytes.iter_mut().zip(name.bytes()) {
+        *byte = letter;
+    }
     TopicId(bytes)
 }
 

@@ -303,7 +303,9 @@ fn uniform_is_computed_without_many_looks() {
     assert!(looks(&case).0 < 10_000);
     // Everything is one member's, and has to go to the others.
     let all = case.wishes.iter().fold(Partitions::default(), |all, wish| all.joined_with(&wish.owned));
-    case.wishes.iter_mut().for_each(|wish| wish.owned = Partitions::default());
+    for wish in &mut case.wishes {
+        wish.owned = Partitions::default();
+    }
     case.wishes[0].owned = all;
     let (moving, targets) = looks(&case);
     assert!(moving < 6_000_000, "{moving}");

@@ -82,7 +82,9 @@ impl Plan {
             }
         }
         let mut classes = vec![Vec::new(); known.len()];
-        known.into_iter().for_each(|(members, class)| classes[class] = members);
+        for (members, class) in known {
+            classes[class] = members;
+        }
         let (held, load) = (vec![BTreeMap::new(); wishes.len()], vec![0; wishes.len()]);
         let mut plan = Self { pieces, classes, held, load, racks, looks: 0 };
         for (member, wish) in wishes.iter().enumerate() {

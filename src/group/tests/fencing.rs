@@ -196,3 +196,26 @@ fn a_pattern_matches_whole_names_that_are_not_internal() {
     a.follow(&mut desk);
     assert_eq!(a.owned, some("orders", [0]));
 }
+
+/// A group was forgotten, and its epochs began anew. A join that was late brought a member id back that had been removed,
+/// and the member went on, in the same epoch, with what was another's by then. (Found by the simulation.)
+#[test]
+fn whoever_owns_what_is_not_its_own_is_fenced() {
+    let mut desk = Desk::new(ORDERS);
+    let mut old = Peer::new("old", details(&["orders"]));
+    let late = old.heartbeat(Intent::Join);
+    old.say(&mut desk, Intent::Join).unwrap();
+    old.follow(&mut desk);
+    desk.pass(46 * SECOND);
+    desk.run(Command::Expire).unwrap();
+    desk.restart();
+    desk.run(Command::Heartbeat(Box::new(late))).unwrap();
+    let mut new = Peer::join(&mut desk, "new", details(&["orders"]));
+    let mut again = Peer { owned: Partitions::default(), number: 1, ..old.clone() };
+    again.follow(&mut desk);
+    new.follow(&mut desk);
+    assert_eq!((again.owned.count(), new.owned.count()), (2, 2));
+    old.number += 90;
+    old.epoch = again.epoch;
+    assert!(is_fenced(&old.stay(&mut desk)));
+}

@@ -163,7 +163,7 @@ fn a_suspended_process_finds_its_groups_alive() {
         })
         .collect();
     let run = |desk: &mut Desk, members: &mut Vec<Member>| {
-        let mut changed = 0;
+        let mut moved = 0;
         for member in &mut *members {
             let now = desk.now.monotonic;
             while let Some(beat) = member.heartbeat(now) {
@@ -175,10 +175,10 @@ fn a_suspended_process_finds_its_groups_alive() {
                 }
             }
             let changes = member.polled(now).unwrap();
-            changed += changes.lost.count() + changes.revoked.count() + changes.assigned.count();
+            moved += changes.lost.count() + changes.revoked.count() + changes.assigned.count();
         }
         desk.work();
-        changed
+        moved
     };
     for _ in 0..300 {
         run(&mut desk, &mut members);
