@@ -115,3 +115,13 @@ fn who_has_an_instance_id_follows_from_what_is_there() {
     a.follow(&mut desk);
     assert_eq!(a.owned.count(), 4);
 }
+
+#[test]
+fn whoever_has_come_last_has_the_instance_id() {
+    let mut desk = Desk::new(&[("orders", 4)]);
+    Peer::join(&mut desk, "z", fixed("i")).follow(&mut desk);
+    Peer::join(&mut desk, "a", fixed("i"));
+    desk.restart();
+    let is_replaced = |desk: &mut Desk, member: &str| desk.member(member).unwrap().is_replaced;
+    assert_eq!((is_replaced(&mut desk, "z"), is_replaced(&mut desk, "a")), (true, false));
+}
