@@ -34,7 +34,8 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
     let Heartbeat { group, member, details, report, .. } = beat;
     let roster = state.group(&group).map(|group| &group.roster);
     if let Some(seat) = roster.and_then(|roster| roster.seat(&member)) {
-        return joined_before(state, &group, &member, seat.clone(), &report);
+        let session = session_of(&details, &state.soft);
+        return joined_before(state, &group, &member, seat.clone(), &report, session);
     }
     if state.soft.has_left(&group, &member) {
         return Err(Error::UnknownMember { group, member });
@@ -71,7 +72,14 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
 }
 
 /// A join that was sent twice, as its answer was lost, or that is late.
-fn joined_before(state: &mut Coordinator, group: &str, member: &str, seat: Seat, report: &Report) -> Decided {
+fn joined_before(
+    state: &mut Coordinator,
+    group: &str,
+    member: &str,
+    seat: Seat,
+    report: &Report,
+    session: Duration,
+) -> Decided {
     let Some(known) = state.group(group) else { return Err(unknown(group, member)) };
     if known.roster.is_replaced(member) {
         return Err(replaced(group, &seat));
@@ -83,7 +91,6 @@ fn joined_before(state: &mut Coordinator, group: &str, member: &str, seat: Seat,
     let roster = known.roster.clone();
     let is_late = state.soft.pulse(group, member).is_some_and(|pulse| report.number <= pulse.number);
     if !is_late {
-        let session = state.soft.pulse(group, member).map_or(state.soft.settings.session_timeout, |one| one.timeout);
         state.soft.hear(group, member, report, session);
     }
     Ok((Vec::new(), answer(&state.soft, group, member, &roster, report)))
@@ -207,11 +214,13 @@ fn conclude(soft: &mut Soft, group: &str, member: &str, draft: &Draft, report: &
     let (roster, elapsed) = (&draft.roster, soft.clock.elapsed());
     let details = roster.seat(member).and_then(|seat| seat.details.clone());
     if let Some(pulse) = soft.pulses.get_mut(group).and_then(|pulses| pulses.get_mut(member)) {
-        let within = details.map_or(Duration::ZERO, |details| details.rebalance_timeout).max(pulse.timeout);
+        let within = details.map_or(Duration::ZERO, |details| details.rebalance_timeout);
+        // Until its session is over it may not have heard of it.
+        let end = pulse.session_end.max(elapsed + within);
         pulse.revoke_end = match pulse.revoke_end {
             _ if !roster.is_revoking(member) => None,
             Some(end) if !draft.has_led() => Some(end),
-            _ => Some(elapsed + within),
+            _ => Some(end),
         };
     }
     answer(soft, group, member, roster, report)
@@ -314,9 +323,12 @@ impl Soft {
 
     /// A heartbeat has come that is not late: the session begins again.
     fn hear(&mut self, group: &str, member: &str, report: &Report, timeout: Duration) {
-        let session_end = self.clock.elapsed() + timeout;
         let pulses = self.pulses.entry(group.to_owned()).or_default();
-        let revoke_end = pulses.get(member).and_then(|pulse| pulse.revoke_end);
+        let before = pulses.get(member);
+        // An earlier answer may have promised more, and is what the member goes by until it has this one.
+        let promised = before.map_or(Duration::ZERO, |pulse| pulse.session_end);
+        let session_end = promised.max(self.clock.elapsed() + timeout);
+        let revoke_end = before.and_then(|pulse| pulse.revoke_end);
         pulses.insert(member.to_owned(), Pulse { number: report.number, timeout, session_end, revoke_end });
     }
 

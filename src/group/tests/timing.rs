@@ -198,3 +198,23 @@ fn a_suspended_process_finds_its_groups_alive() {
     }
     assert_eq!((desk.log.len(), owned(&desk, &members)), (records, before));
 }
+
+/// A session that became shorter was over while the member went by an earlier, longer one: its partition was read by two.
+/// (Found by the simulation.)
+#[test]
+fn a_session_is_not_over_before_what_was_promised_is() {
+    let mut desk = Desk::new(ORDERS);
+    let mut a = Peer::join(&mut desk, "a", details(&["orders"]));
+    a.follow(&mut desk);
+    let mut b = Peer::join(&mut desk, "b", details(&["orders"]));
+    desk.pass(SECOND);
+    a.details.session_timeout = Some(10 * SECOND);
+    a.details.rebalance_timeout = 5 * SECOND;
+    let answer = a.stay(&mut desk).unwrap();
+    assert_eq!((answer.session_timeout, answer.revoke_within), (10 * SECOND, Some(44 * SECOND)));
+    desk.pass(43 * SECOND);
+    b.stay(&mut desk).unwrap();
+    assert!(desk.member("a").is_some());
+    desk.pass(2 * SECOND);
+    assert!(desk.member("a").is_none());
+}
