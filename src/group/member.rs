@@ -50,6 +50,13 @@ pub(crate) struct MemberSettings {
     pub(crate) max_poll_interval: Duration,
 }
 
+impl MemberSettings {
+    /// With Kafka's time between polls.
+    pub(crate) const fn new(group: String, details: Details) -> Self {
+        Self { group, details, max_poll_interval: MAX_POLL_INTERVAL }
+    }
+}
+
 /// What a poll changes in what the consumer owns: first what is lost and revoked goes, then what is assigned comes, even
 /// where it is the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -40,7 +40,7 @@ impl Case {
 
     fn random(random: &mut Random) -> Self {
         let mut below = |bound: u64| usize::try_from(random.below(bound)).unwrap();
-        let counts: Vec<_> = (0..1 + below(5)).map(|_| u32::try_from(below(9)).unwrap()).collect();
+        let counts: Vec<_> = (0..=below(5)).map(|_| u32::try_from(below(9)).unwrap()).collect();
         let mut case = Self::equal(&counts, 1 + below(7));
         if below(3) > 0 {
             for wish in &mut case.wishes {
@@ -107,7 +107,7 @@ fn owners(wishes: &[Wish]) -> BTreeMap<(TopicId, u32), String> {
 fn uniform_is_balanced_where_all_subscribe_to_the_same() {
     for seed in 0..seeds() {
         let mut random = Random::seeded(seed);
-        let counts: Vec<_> = (0..1 + random.below(5)).map(|_| u32::try_from(random.below(20)).unwrap()).collect();
+        let counts: Vec<_> = (0..=random.below(5)).map(|_| u32::try_from(random.below(20)).unwrap()).collect();
         let members = usize::try_from(1 + random.below(9)).unwrap();
         let mut case = Case::equal(&counts, members);
         let targets = case.assign(Assignor::Uniform);

@@ -16,7 +16,7 @@ fn positions_of_nobody_expire_from_when_they_were_committed() {
     desk.commit(None, "orders", 1).unwrap();
     desk.skip(MINUTE);
     desk.commit(None, "bills", 1).unwrap();
-    desk.skip(WEEK - MINUTE - SECOND);
+    desk.skip(WEEK.saturating_sub(MINUTE + SECOND));
     assert_eq!(expire(&mut desk), 0);
     desk.skip(SECOND);
     assert_eq!((expire(&mut desk), desk.position("orders"), desk.position("bills")), (1, None, Some(1)));
@@ -34,7 +34,7 @@ fn positions_of_a_group_expire_from_when_it_became_empty() {
     desk.skip(2 * WEEK);
     assert_eq!(expire(&mut desk), 0, "it is subscribed to");
     a.leave(&mut desk, Intent::Leave);
-    desk.skip(WEEK - SECOND);
+    desk.skip(WEEK.saturating_sub(SECOND));
     desk.commit(None, "bills", 1).unwrap();
     desk.restart();
     assert_eq!(expire(&mut desk), 0);
@@ -91,7 +91,7 @@ fn a_position_may_say_itself_when_it_expires() {
     let committed = Some(Committed { position, committed: desk.now.wall, expires });
     let event = Event::Committed { group: GROUP.to_owned(), partition: partition("orders"), committed };
     desk.coordinator.apply(Applied { offset: Offset(0), timestamp: None, producer: None }, &event);
-    desk.skip(MINUTE - SECOND);
+    desk.skip(MINUTE.saturating_sub(SECOND));
     assert_eq!(expire(&mut desk), 0);
     desk.skip(SECOND);
     assert_eq!(expire(&mut desk), 2);
@@ -106,7 +106,7 @@ fn it_is_looked_for_every_ten_minutes_and_a_thousand_at_a_time() {
     desk.run(Command::Commit { group: GROUP.to_owned(), member: None, positions, producer: None }).unwrap();
     desk.work();
     assert_eq!(desk.coordinator.deadline(), Some(desk.now.monotonic.after(10 * MINUTE)));
-    desk.skip(10 * MINUTE - SECOND);
+    desk.skip((10 * MINUTE).saturating_sub(SECOND));
     assert_eq!(desk.coordinator.actions(desk.now), []);
     desk.skip(SECOND);
     let mut left = Vec::new();

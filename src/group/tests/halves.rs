@@ -12,7 +12,7 @@ struct Half {
 
 impl Half {
     fn new(details: Details) -> Self {
-        let settings = MemberSettings { group: GROUP.to_owned(), details, max_poll_interval: POLLS };
+        let settings = MemberSettings { max_poll_interval: POLLS, ..MemberSettings::new(GROUP.to_owned(), details) };
         let member = Member::new(Moment(1), settings, Random::seeded(7));
         Self { member, now: Moment(1), sent: None }
     }
@@ -79,6 +79,13 @@ fn unknown() -> Error {
 
 fn fenced() -> Error {
     Error::FencedMember { group: GROUP.to_owned(), member: "m".to_owned(), epoch: 1 }
+}
+
+#[test]
+fn a_consumer_has_five_minutes_between_polls_by_default() {
+    let settings = MemberSettings::new(GROUP.to_owned(), Details::default());
+    let mut member = Member::new(Moment(1), settings, Random::seeded(7));
+    assert_eq!(member.heartbeat(Moment(1)).unwrap().details.rebalance_timeout, 300 * SECOND);
 }
 
 #[test]

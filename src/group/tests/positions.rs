@@ -11,6 +11,12 @@ fn fetch(desk: &mut Desk, topics: &[&str], require_stable: bool) -> Result<Vec<u
 }
 
 #[test]
+fn a_group_has_the_partition_that_kafka_gives_it() {
+    let partition = crate::machine::home::partition_of(GROUP, OFFSETS_PARTITIONS);
+    assert_eq!((OFFSETS_TOPIC, partition), ("__consumer_offsets", 9));
+}
+
+#[test]
 fn a_position_is_kept_as_it_was_committed() {
     let mut desk = Desk::new(&[("orders", 4)]);
     assert_eq!(fetch(&mut desk, &["orders"], true).unwrap(), [0; 0], "there is no such group");

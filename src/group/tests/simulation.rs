@@ -92,7 +92,7 @@ impl World {
             max_poll,
             is_calm: false,
             greatest: Epoch(0),
-            has_transactions: seed % 2 == 0,
+            has_transactions: seed.is_multiple_of(2),
             open: BTreeSet::new(),
         }
     }
@@ -142,11 +142,16 @@ impl World {
     }
 
     fn commit_log(&mut self) {
-        let fresh = self.desk.log[self.committed..].to_vec();
-        self.committed = self.desk.log.len();
+        self.note_committed(self.desk.log.len());
         for (_, packet) in std::mem::take(&mut self.held) {
             self.send(packet);
         }
+    }
+
+    /// Everything below `end` is committed: the group's epoch has not fallen in it.
+    fn note_committed(&mut self, end: usize) {
+        let fresh = self.desk.log[self.committed..end].to_vec();
+        self.committed = end;
         for entry in fresh {
             let Entry::Record(record, _) = entry else { continue };
             match Coordinator::decode(&record.key, record.value.as_deref()).unwrap() {
@@ -171,11 +176,11 @@ impl World {
             return;
         }
         let copies = if !self.is_calm && self.one_in(10) { 2 } else { 1 };
-        for _ in 0..copies {
+        for packet in vec![packet; copies] {
             let longest = if self.is_calm { 50 } else { [20, 200, 3_000, 20_000][self.below(4)] };
             let due = self.now().after(self.millis(longest));
             self.sent += 1;
-            self.network.push((due, self.sent, packet.clone()));
+            self.network.push((due, self.sent, packet));
         }
     }
 
@@ -481,7 +486,7 @@ impl World {
         self.desk.log.truncate(end);
         self.boundaries.split_off(&(end + 1));
         self.held.clear();
-        self.committed = end;
+        self.note_committed(end);
         let next = replayed(&self.desk.log);
         if !self.has_transactions {
             assert!(replayed(&compacted(&self.desk.log)).is_like(&next), "compaction takes something");
