@@ -121,9 +121,13 @@ pub use config::{
     CleanerConfig, Cleanup, Commits, Durability, PartitionConfig, Ratio, Retention, SettingDifference, TimestampType,
     TopicConfig,
 };
-pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
+pub use consumer::{
+    CommittedOffset, Consumer, ConsumerBuilder, OutOfRange, Polled, Position, Reader, ReaderBuilder, Rebalance,
+    RebalanceListener, StartAt, Which,
+};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
+pub use group::{Assignor, Progress};
 pub use log::{Ensured, Log, LogBuilder, PartitionsAdded, TopicDescription};
 pub use partition::{
     Appended, Compacting, Compaction, CompactionEnd, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::{CleanerConfig, SettingDifference, TopicConfig};
-use crate::consumer::ReaderBuilder;
+use crate::consumer::{ConsumerBuilder, ReaderBuilder};
 use crate::controller::{Command, Reply, TopicState, is_internal};
 use crate::error::{Error, Result};
 use crate::node::{Node, NodeOptions};
@@ -230,6 +230,13 @@ impl Log {
     /// Reads records without a group: positions are the host's to keep. A reader is one thread's.
     pub fn reader(&self) -> ReaderBuilder {
         ReaderBuilder::new(Arc::clone(self.node()))
+    }
+
+    /// Reads topics as one of a group of consumers, which share their partitions and keep their positions in the log. A
+    /// consumer is one thread's.
+    #[doc(alias = "group.id")]
+    pub fn consumer(&self, group: impl Into<String>) -> ConsumerBuilder {
+        ConsumerBuilder::new(Arc::clone(self.node()), group.into())
     }
 
     /// Creates a topic: 1 to 249 letters, digits, dots, underscores and dashes. It is there for ever when this returns.

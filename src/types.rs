@@ -153,6 +153,18 @@ impl TopicPartition {
     }
 }
 
+impl<T: Into<String>> From<(T, u32)> for TopicPartition {
+    fn from((topic, partition): (T, u32)) -> Self {
+        Self { topic: topic.into(), partition }
+    }
+}
+
+impl From<&TopicPartition> for TopicPartition {
+    fn from(one: &TopicPartition) -> Self {
+        one.clone()
+    }
+}
+
 impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.topic, self.partition)

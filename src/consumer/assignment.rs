@@ -4,12 +4,15 @@
 //! topic is the same one (by its id), whatever becomes of the partition's handle. Where the topic is gone, the slot
 //! says so once at least before it goes on with another topic of that name, at that one's first record. Where that has
 //! fewer partitions, a slot behind them goes if its topic is followed, else it says at its turns that there is none.
+//! (The slots of a group's member say nothing, and go when the group takes them away.) A slot that a group has given has
+//! no position before it is known what the group has committed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::position::{Position, Target};
 use crate::error::{Error, Result};
+use crate::group::Partitions;
 use crate::node::{Topic, Topics};
 use crate::partition::Partition;
 use crate::types::{TopicId, TopicPartition};
@@ -65,18 +68,19 @@ impl Which<'_> {
 pub(super) struct Slot {
     pub(super) topic: Arc<str>,
     pub(super) number: u32,
+    /// Which topic of that name it is, or was.
+    id: TopicId,
     source: Source,
     pub(super) target: Target,
+    /// The position that the group has of it, where that is known.
+    pub(super) committed: Option<Position>,
     pub(super) paused: bool,
 }
 
 /// Where a slot's records come from.
 #[derive(Debug)]
 enum Source {
-    Open {
-        id: TopicId,
-        partition: Partition,
-    },
+    Open(Partition),
     /// The topic was deleted; `told`: a turn has answered so.
     Gone {
         told: bool,
@@ -99,7 +103,7 @@ impl Slot {
     /// The partition, or that its topic is gone.
     pub(super) fn partition(&self) -> Result<&Partition> {
         match &self.source {
-            Source::Open { partition, .. } => Ok(partition),
+            Source::Open(partition) => Ok(partition),
             Source::Gone { .. } => Err(Error::UnknownTopic { name: self.topic.to_string() }),
             Source::Beyond { partitions } => {
                 let (topic, partition, partitions) = (self.topic.to_string(), self.number, *partitions);
@@ -108,9 +112,26 @@ impl Slot {
         }
     }
 
-    /// Where it goes on.
-    pub(super) fn position(&self) -> Result<Position> {
+    /// Where it goes on; `None` where that is not known yet.
+    pub(super) fn position(&self) -> Result<Option<Position>> {
         Ok(self.target.position(self.partition()?))
+    }
+
+    /// Whether its topic is not there any more.
+    pub(super) fn is_gone(&self) -> bool {
+        !matches!(self.source, Source::Open(_))
+    }
+
+    /// Where it goes on, if its group does not have that.
+    pub(super) fn to_commit(&self) -> Option<Position> {
+        match (&self.source, self.target) {
+            (Source::Open(_), Target::At(position)) if self.committed != Some(position) => Some(position),
+            _ => None,
+        }
+    }
+
+    fn is_in(&self, partitions: &Partitions) -> bool {
+        partitions.contains(self.id, self.number)
     }
 
     /// Takes over what the topics say of it now.
@@ -118,12 +139,14 @@ impl Slot {
         let topic = topics.get(&self.topic);
         let there = topic.and_then(|topic| Some((topic.id, topic.partition(self.number).ok()?.clone())));
         match (&mut self.source, topic, there) {
-            (Source::Open { id, partition }, _, Some((now, found))) if *id == now => *partition = found,
-            (Source::Open { .. }, ..) => self.source = Source::Gone { told: false },
+            (Source::Open(partition), _, Some((now, found))) if self.id == now => *partition = found,
+            (Source::Open(_), ..) => self.source = Source::Gone { told: false },
             (Source::Gone { told: false }, ..) => {}
             (Source::Gone { .. } | Source::Beyond { .. }, _, Some((id, partition))) => {
-                self.source = Source::Open { id, partition };
+                self.id = id;
+                self.source = Source::Open(partition);
                 self.target = Target::Earliest;
+                self.committed = None;
             }
             (Source::Gone { .. } | Source::Beyond { .. }, Some(topic), None) => {
                 let partitions = u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
@@ -144,16 +167,23 @@ pub(super) struct Assignment {
     turn: usize,
     /// Up to which change of the topics this has followed.
     version: u64,
+    /// Counts the changes of what is read.
+    revision: u64,
 }
 
 impl Assignment {
     /// Nothing yet, over topics as they are at `version`.
     pub(super) fn new(version: u64) -> Self {
-        Self { slots: Vec::new(), followed: BTreeSet::new(), turn: 0, version }
+        Self { slots: Vec::new(), followed: BTreeSet::new(), turn: 0, version, revision: 0 }
     }
 
     pub(super) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Whoever listens to what is read listens anew when this has changed.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(super) fn len(&self) -> usize {
@@ -192,10 +222,40 @@ impl Assignment {
         Ok(())
     }
 
+    /// Adds one partition whose position is not known yet, in the place of what has had its name.
+    pub(super) fn put(&mut self, topic: &Topic, number: u32) -> Result<TopicPartition> {
+        let partition = topic.partition(number)?.clone();
+        self.retain(|slot| slot.key() != (&topic.name, number));
+        let at = self.search(&topic.name, number).unwrap_or_else(|at| at);
+        self.insert(at, topic, number, partition, Target::Unknown);
+        Ok(self.slots[at].name())
+    }
+
+    /// Takes these away.
+    pub(super) fn remove(&mut self, partitions: &Partitions) {
+        self.retain(|slot| !slot.is_in(partitions));
+    }
+
+    /// Takes all of them away.
+    pub(super) fn clear(&mut self) {
+        self.retain(|_| false);
+    }
+
+    /// Those of these that are here.
+    pub(super) fn within(&self, partitions: &Partitions) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(|slot| slot.is_in(partitions))
+    }
+
+    /// What is read is to be listened to anew.
+    pub(super) fn revise(&mut self) {
+        self.revision += 1;
+    }
+
     /// Follows the topics to how they are at `version`: handles, deletions, growth. Partitions that are new are read
     /// from their first record on.
     pub(super) fn update(&mut self, version: u64, topics: &Topics) {
         self.version = version;
+        self.revise();
         self.slots.iter_mut().for_each(|slot| slot.adopt(topics));
         self.drop_beyond();
         let followed: Vec<_> = self.followed.iter().filter_map(|name| topics.get(name)).collect();
@@ -214,23 +274,31 @@ impl Assignment {
         if let Source::Gone { told } = &mut slot.source {
             *told = true;
             slot.adopt(topics);
+            self.revise();
             self.drop_beyond();
         }
     }
 
     /// Drops the slots of followed topics that these do not have any more.
     fn drop_beyond(&mut self) {
-        let is_beyond =
-            |slot: &Slot| matches!(slot.source, Source::Beyond { .. }) && self.followed.contains(&slot.topic);
-        let before = self.slots.iter().take(self.turn).filter(|slot| is_beyond(slot)).count();
-        self.slots.retain(|slot| !is_beyond(slot));
+        let followed = std::mem::take(&mut self.followed);
+        self.retain(|slot| !(matches!(slot.source, Source::Beyond { .. }) && followed.contains(&slot.topic)));
+        self.followed = followed;
+    }
+
+    fn retain(&mut self, stays: impl Fn(&Slot) -> bool) {
+        let before = self.slots.iter().take(self.turn).filter(|slot| !stays(slot)).count();
+        self.slots.retain(stays);
         // It is still the same one's turn.
         self.turn -= before;
+        self.revise();
     }
 
     fn insert(&mut self, at: usize, topic: &Topic, number: u32, partition: Partition, target: Target) {
-        let source = Source::Open { id: topic.id, partition };
-        self.slots.insert(at, Slot { topic: Arc::clone(&topic.name), number, source, target, paused: false });
+        let (name, source) = (Arc::clone(&topic.name), Source::Open(partition));
+        let slot = Slot { topic: name, number, id: topic.id, source, target, committed: None, paused: false };
+        self.slots.insert(at, slot);
+        self.revise();
         // It is still the same one's turn.
         self.turn += usize::from(at < self.turn);
     }

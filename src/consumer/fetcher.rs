@@ -13,19 +13,22 @@
 //!   holds up the others.
 //! - A position moves only with the records before it, or past what is not shown (markers, aborted records, gaps); it
 //!   is set elsewhere only by a seek, and by the policy for positions that are out of range.
-//! - It listens to its partitions and to the node before it looks a last time, and sleeps after: no change is missed.
-//!   It listens only within a poll that found nothing.
+//! - A member of a group reads nothing, and moves no position, while others may own what it owned.
+//! - It listens to its partitions and to the node before it looks a last time, and sleeps after (`nap.rs`): no change is
+//!   missed. It listens only within a poll that found nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::assignment::{Assignment, Slot, Which};
+use super::nap::Nap;
 use super::polled::Polled;
 use super::position::{OutOfRange, Position, StartAt, Target};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::node::{Node, NodeListening, Topic};
-use crate::partition::{Fetched, Listening, Partition, ReadOptions};
+use crate::group::Partitions;
+use crate::node::{Membership, Node, Topic};
+use crate::partition::{Fetched, Partition, ReadOptions};
 use crate::sync::{Arc as Pointer, Signal};
 use crate::types::{Isolation, TopicPartition};
 
@@ -37,18 +40,26 @@ pub(super) struct FetchOptions {
     pub(super) max_bytes: usize,
 }
 
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self { isolation: Isolation::Committed, out_of_range: OutOfRange::Error, max_bytes: 256 << 10 }
+    }
+}
+
 /// Reads the partitions that are assigned to it, in turns.
 pub(super) struct Fetcher {
     node: Arc<Node>,
     assignment: Assignment,
     options: FetchOptions,
     signal: Pointer<Signal>,
+    /// By which it reads, in a group that gives its partitions to members.
+    membership: Option<Arc<Membership>>,
     /// Whose turn the last poll ended at with an error.
     failed: Option<TopicPartition>,
 }
 
 /// What a step came to.
-enum Step {
+pub(super) enum Step {
     Records(Polled),
     /// The position moved past something that is not shown: there may be more at once.
     Passed,
@@ -56,24 +67,43 @@ enum Step {
     Idle,
 }
 
-/// What raises the signal while the fetcher sleeps.
-struct Listeners {
-    /// The topics that they are of.
-    version: u64,
-    _node: NodeListening,
-    _partitions: Vec<Listening>,
-}
-
 /// What is assigned.
 impl Fetcher {
     /// Reads nothing yet.
     pub(super) fn new(node: Arc<Node>, options: FetchOptions) -> Self {
         let assignment = Assignment::new(node.version());
-        Self { node, assignment, options, signal: Pointer::new(Signal::new()), failed: None }
+        Self { node, assignment, options, signal: Pointer::new(Signal::new()), membership: None, failed: None }
+    }
+
+    pub(super) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// What wakes it.
+    pub(super) fn signal(&self) -> &Pointer<Signal> {
+        &self.signal
+    }
+
+    pub(super) fn isolation(&self) -> Isolation {
+        self.options.isolation
     }
 
     pub(super) fn assignment(&self) -> &Assignment {
         &self.assignment
+    }
+
+    pub(super) fn assignment_mut(&mut self) -> &mut Assignment {
+        &mut self.assignment
+    }
+
+    /// Reads by this from now on.
+    pub(super) fn read_by(&mut self, membership: Arc<Membership>) {
+        self.membership = Some(membership);
+    }
+
+    /// Those of these that are read, by name.
+    pub(super) fn names(&self, partitions: &Partitions) -> Vec<TopicPartition> {
+        self.assignment.within(partitions).map(Slot::name).collect()
     }
 
     /// Adds all partitions of a topic, also those that come later: these from their first record on.
@@ -89,7 +119,7 @@ impl Fetcher {
     }
 
     /// Follows the topics where they have changed.
-    fn update(&mut self) -> Result<()> {
+    pub(super) fn update(&mut self) -> Result<()> {
         self.node.check_open()?;
         // The version first: topics that are exchanged in between are looked at once more.
         let version = self.node.version();
@@ -124,7 +154,8 @@ impl Fetcher {
 
 /// Positions.
 impl Fetcher {
-    pub(super) fn position(&self, topic: &str, number: u32) -> Result<Position> {
+    /// Where a partition is read next; `None` where that is not known yet.
+    pub(super) fn position(&self, topic: &str, number: u32) -> Result<Option<Position>> {
         self.assignment.slots()[self.find(topic, number)?].position()
     }
 
@@ -163,6 +194,7 @@ impl Fetcher {
         for index in self.select(which)? {
             self.assignment.slot(index).paused = paused;
         }
+        self.assignment.revise();
         Ok(())
     }
 }
@@ -172,6 +204,16 @@ impl Fetcher {
     /// Whose error the last poll has answered.
     pub(super) fn failed(&self) -> Option<&TopicPartition> {
         self.failed.as_ref()
+    }
+
+    /// A poll begins, or goes on: nobody's error is answered yet.
+    pub(super) fn forget_failed(&mut self) {
+        self.failed = None;
+    }
+
+    /// The error that is answered is that of this one.
+    pub(super) fn fail(&mut self, partition: TopicPartition) {
+        self.failed = Some(partition);
     }
 
     /// The records of whoever's turn it is, among those that have any; empty where there are none to show.
@@ -188,43 +230,28 @@ impl Fetcher {
     /// The same, waiting for up to `timeout` where there are none.
     pub(super) fn poll(&mut self, timeout: Duration) -> Result<Polled> {
         let deadline = self.now().after(timeout);
-        let mut listeners: Option<Listeners> = None;
+        let mut nap = Nap::default();
         loop {
-            let step = self.step()?;
-            if let Step::Records(polled) = step {
-                return Ok(polled);
-            }
-            if self.now() >= deadline {
-                return Ok(Polled::default());
-            }
-            match (step, &listeners) {
-                (Step::Idle, Some(heard)) if heard.version == self.assignment.version() => {
-                    self.node.wait(&self.signal, deadline);
-                }
-                (Step::Idle, _) => listeners = Some(self.listen()),
-                _ => {}
+            match self.step()? {
+                Step::Records(polled) => return Ok(polled),
+                _ if self.now() >= deadline => return Ok(Polled::default()),
+                Step::Passed => {}
+                Step::Idle => nap.take(self, deadline),
             }
         }
     }
 
-    fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Moment {
         self.node.clock().monotonic()
     }
 
-    fn listen(&self) -> Listeners {
-        let awake = self.assignment.slots().iter().filter(|slot| !slot.paused);
-        let partitions = awake.filter_map(|slot| slot.partition().ok());
-        Listeners {
-            version: self.assignment.version(),
-            _node: self.node.listen(&self.signal),
-            _partitions: partitions.map(|partition| partition.listen(&self.signal)).collect(),
-        }
-    }
-
     /// Takes turns until one comes to something, once around at most.
-    fn step(&mut self) -> Result<Step> {
+    pub(super) fn step(&mut self) -> Result<Step> {
         self.failed = None;
         self.update()?;
+        if !self.may_read() {
+            return Ok(Step::Idle);
+        }
         for _ in 0..self.assignment.len() {
             let index = self.assignment.take_turn();
             match self.turn(index) {
@@ -242,14 +269,27 @@ impl Fetcher {
         Ok(Step::Idle)
     }
 
+    /// Whether nobody else can own what is read.
+    fn may_read(&self) -> bool {
+        self.membership.as_ref().is_none_or(|membership| membership.may_read())
+    }
+
     /// One partition's turn.
     fn turn(&mut self, index: usize) -> Result<Step> {
         let options = self.options;
-        let slot = self.assignment.slot(index);
-        if slot.paused {
+        let slot = &self.assignment.slots()[index];
+        // A group takes back what is gone.
+        if slot.paused || slot.target == Target::Unknown || slot.is_gone() && self.membership.is_some() {
             return Ok(Step::Idle);
         }
-        match read(slot, options) {
+        let outcome = read(slot, options);
+        let is_nothing = outcome.as_ref().is_ok_and(|fetched| fetched.next_offset() == fetched.start());
+        // Reading takes time.
+        if !is_nothing && !self.may_read() {
+            return Ok(Step::Idle);
+        }
+        let slot = self.assignment.slot(index);
+        match outcome {
             Ok(fetched) => Ok(hand_out(slot, fetched)),
             Err(Error::OffsetOutOfRange { .. }) if slot.target == Target::Earliest => Ok(Step::Passed),
             Err(error @ Error::OffsetOutOfRange { .. }) => return_to_range(slot, error, options),
@@ -267,7 +307,8 @@ impl Fetcher {
 
 fn read(slot: &Slot, options: FetchOptions) -> Result<Fetched> {
     let partition: &Partition = slot.partition()?;
-    let Position { offset, epoch } = slot.target.position(partition);
+    // It is known where there is a turn.
+    let Position { offset, epoch } = slot.target.position(partition).unwrap_or_default();
     let options = ReadOptions::new().isolation(options.isolation).max_bytes(options.max_bytes);
     partition.try_read_after(offset, epoch, options)
 }

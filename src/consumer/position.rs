@@ -77,17 +77,20 @@ pub enum OutOfRange {
 /// A position as it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
+    /// What the group has committed, which is not known yet: nothing is read.
+    Unknown,
     /// The first record, whichever that is when it is read.
     Earliest,
     At(Position),
 }
 
 impl Target {
-    /// Where that is now.
-    pub(super) fn position(self, partition: &Partition) -> Position {
+    /// Where that is now, where it is known.
+    pub(super) fn position(self, partition: &Partition) -> Option<Position> {
         match self {
-            Self::Earliest => partition.start().into(),
-            Self::At(position) => position,
+            Self::Unknown => None,
+            Self::Earliest => Some(partition.start().into()),
+            Self::At(position) => Some(position),
         }
     }
 }

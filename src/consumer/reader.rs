@@ -35,8 +35,7 @@ pub struct ReaderBuilder {
 
 impl ReaderBuilder {
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        let (isolation, out_of_range) = (Isolation::Committed, OutOfRange::Error);
-        let options = FetchOptions { isolation, out_of_range, max_bytes: MAX_BYTES };
+        let options = FetchOptions::default();
         Self { node, topics: Vec::new(), partitions: Vec::new(), start_at: StartAt::Earliest, options }
     }
 
@@ -248,7 +247,9 @@ impl Reader {
     /// # Errors
     /// As [`Reader::seek`], but it is answered in a closed log too.
     pub fn position(&self, topic: &str, partition: u32) -> Result<Position> {
-        self.fetcher.position(topic, partition)
+        let position = self.fetcher.position(topic, partition)?;
+        // It is known from the beginning: no group has committed it.
+        Ok(position.unwrap_or_default())
     }
 
     /// Reads these no more until [`Reader::resume`]; their positions stay, and their errors keep quiet. Partitions that
@@ -305,9 +306,6 @@ impl fmt::Debug for Reader {
         f.debug_struct("Reader").field("assignment", self.fetcher.assignment()).finish_non_exhaustive()
     }
 }
-
-/// What a poll hands out at most, in bytes.
-const MAX_BYTES: usize = 256 << 10;
 
 #[cfg(all(test, not(loom)))]
 impl Reader {

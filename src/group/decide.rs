@@ -168,7 +168,8 @@ pub(super) fn check_name(name: &str, empty: &'static str, long: &'static str) ->
     }
 }
 
-pub(super) fn check_group(group: &str) -> Result<()> {
+/// Whether it is a group's name.
+pub(crate) fn check_group(group: &str) -> Result<()> {
     check_name(group, "a group's name is not empty", "a group's name has at most 32,767 bytes")
 }
 

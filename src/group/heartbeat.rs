@@ -40,7 +40,8 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
     if state.soft.has_left(&group, &member) {
         return Err(Error::UnknownMember { group, member });
     }
-    let session = check_details(&details, &state.soft)?;
+    check_details(&details)?;
+    let session = checked_session(&details, &state.soft)?;
     let details = kept(details);
     let before = details.instance.as_ref().and_then(|instance| roster?.holder(instance)).cloned();
     let limit = state.soft.settings.members_max;
@@ -146,7 +147,8 @@ fn stay(state: &mut Coordinator, now: Now, beat: Heartbeat, epoch: Epoch) -> Dec
     let details = kept(details);
     let has_changed = **before != details;
     if has_changed {
-        check_details(&details, &state.soft)?;
+        check_details(&details)?;
+        check_time("session_timeout", session)?;
     }
     // What it owns it says where it has heard this machine; else the heartbeat may be an old one.
     let owned = (report.seen == Some(state.soft.incarnation)).then_some(&report.owned);
@@ -283,8 +285,15 @@ fn session_of(details: &Details, soft: &Soft) -> Duration {
     details.session_timeout.map_or(longest, |wanted| wanted.min(longest))
 }
 
-/// Checks what a member says of itself; how long its session is.
-fn check_details(details: &Details, soft: &Soft) -> Result<Duration> {
+/// How long the member's session is.
+fn checked_session(details: &Details, soft: &Soft) -> Result<Duration> {
+    let session = session_of(details, soft);
+    check_time("session_timeout", session)?;
+    Ok(session)
+}
+
+/// Checks what a member says of itself, but for its session, which the coordinator may shorten.
+pub(crate) fn check_details(details: &Details) -> Result<()> {
     let Details { instance, rack, client_id, client_host, subscription, .. } = details;
     let long = "an instance id, a rack, a client's id and its host have at most 32,767 bytes";
     for name in [instance.as_ref(), rack.as_ref()].into_iter().flatten() {
@@ -304,13 +313,11 @@ fn check_details(details: &Details, soft: &Soft) -> Result<Duration> {
     if let Some(pattern) = &subscription.pattern {
         compile(pattern)?;
     }
-    check_time("max_poll_interval", details.rebalance_timeout)?;
-    let session = session_of(details, soft);
-    check_time("session_timeout", session)?;
-    Ok(session)
+    check_time("max_poll_interval", details.rebalance_timeout)
 }
 
-fn check_time(setting: &'static str, time: Duration) -> Result<()> {
+/// Whether it is a time that Kafka's records hold.
+pub(crate) fn check_time(setting: &'static str, time: Duration) -> Result<()> {
     let millis = i32::try_from(time.as_millis()).ok().filter(|millis| *millis > 0);
     let reason = || format!("{time:?} is outside of 1 ms to {} ms", i32::MAX);
     millis.map(|_| ()).ok_or_else(|| Error::InvalidConfig { setting, reason: reason() })

@@ -85,6 +85,8 @@ pub(crate) struct Member {
     owned: Partitions,
     /// What it may have, as was answered last.
     offered: Partitions,
+    /// Whether that is another than what it has.
+    is_moved: bool,
     /// What it had, and has not been told the loss of.
     lost: Partitions,
     /// Until when what is owned may be read.
@@ -134,6 +136,7 @@ impl Member {
             awaited: None,
             owned: Partitions::default(),
             offered: Partitions::default(),
+            is_moved: false,
             lost: Partitions::default(),
             lease: None,
             revoke_by: None,
@@ -193,7 +196,15 @@ impl Member {
 
     /// The consumer polls: what it was asked for is given back, and what it was offered is its own. An error is for good,
     /// and nothing is owned any more; [`Self::subscribe`] begins again.
+    #[cfg(test)]
     pub(crate) fn polled(&mut self, now: Moment) -> Result<Changes> {
+        let all = self.owned.clone();
+        self.polled_prepared(now, &all)
+    }
+
+    /// The same, but of what it was asked for only that is given back which the consumer is prepared to give, since
+    /// [`Self::upcoming`] has told it so: what it was asked for meanwhile is its own until the next poll.
+    pub(crate) fn polled_prepared(&mut self, now: Moment, prepared: &Partitions) -> Result<Changes> {
         self.observe(now);
         self.polled = self.clock.elapsed();
         let lost = std::mem::take(&mut self.lost);
@@ -203,13 +214,17 @@ impl Member {
             Standing::Out => self.rejoin(now),
             Standing::Joining | Standing::Joined(_) => {}
         }
-        let changes = Changes { lost, ..self.changes(now) };
-        if !changes.revoked.is_empty() {
+        let Changes { revoked, assigned, .. } = self.changes(now);
+        let revoked = revoked.shared_with(prepared);
+        if !revoked.is_empty() {
             self.next = now;
             self.awaited = None;
         }
-        self.owned = self.owned.without(&changes.revoked).joined_with(&changes.assigned);
-        Ok(changes)
+        if !(revoked.is_empty() && assigned.is_empty()) {
+            self.owned = self.owned.without(&revoked).joined_with(&assigned);
+            self.is_moved = self.owned != self.offered;
+        }
+        Ok(Changes { lost, revoked, assigned })
     }
 
     /// What the next poll will change, if nothing else happens.
@@ -217,14 +232,19 @@ impl Member {
         Changes { lost: self.lost.clone(), ..self.changes(now) }
     }
 
-    /// What the consumer may read now: what it owned at its last poll, or nothing where that may be another's by now.
+    /// What the consumer may read now: what it owned at its last poll, or nothing where that may be another's by now, and
+    /// before it has been told what it has lost.
     pub(crate) fn readable(&self, now: Moment) -> Option<&Partitions> {
-        self.is_certain(now).then_some(&self.owned)
+        (self.is_certain(now) && self.lost.is_empty()).then_some(&self.owned)
     }
 
-    /// Who commits; `None` where it is no member now.
+    /// Who commits; `None` where it is no member now, or has not been told what it has lost: it would commit that as the
+    /// member that it is since.
     pub(crate) fn claim(&self) -> Option<Claim> {
         let Standing::Joined(epoch) = self.standing else { return None };
+        if !self.lost.is_empty() {
+            return None;
+        }
         Some(Claim { member: self.id.clone(), instance: self.settings.details.instance.clone(), epoch })
     }
 
@@ -305,6 +325,7 @@ impl Member {
         self.lease = Some(sent.after(answer.session_timeout));
         self.revoke_by = answer.revoke_within.map(|left| sent.after(left));
         self.offered = answer.assignment.unwrap_or_else(|| reported.clone());
+        self.is_moved = self.owned != self.offered;
         self.next = sent.after(self.interval);
         // What was offered, was never taken, and is asked back need not wait for a poll.
         if !reported.is_within(&self.owned.joined_with(&self.offered)) {
@@ -313,7 +334,7 @@ impl Member {
     }
 
     fn changes(&self, now: Moment) -> Changes {
-        if !self.is_certain(now) {
+        if !self.is_moved || !self.is_certain(now) {
             return Changes::default();
         }
         let revoked = self.owned.without(&self.offered);
@@ -339,6 +360,7 @@ impl Member {
         let owned = std::mem::take(&mut self.owned);
         self.lost = self.lost.joined_with(&owned);
         self.offered = Partitions::default();
+        self.is_moved = false;
         self.lease = None;
         self.revoke_by = None;
         self.awaited = None;

@@ -77,13 +77,16 @@ use crate::machine::{Applied, Decision, KeyValue, Machine, ProducerIdentity, Rec
 use crate::record::control::Outcome;
 use crate::types::{Offset, TopicPartition};
 
-pub(crate) use member::{Changes, Member, MemberSettings};
+pub(crate) use decide::check_group;
+pub(crate) use heartbeat::{check_details, check_time};
+pub(crate) use member::{Changes, MAX_POLL_INTERVAL, Member, MemberSettings};
 pub(crate) use offsets::{Committed, Position};
 pub(crate) use partitions::Partitions;
 pub(crate) use protocol::{
-    Answer, Assignor, Claim, Description, Details, Epoch, GroupState, Heartbeat, Incarnation, Intent, Listing,
-    MemberDescription, Progress, Report, Subscription,
+    Answer, Claim, Description, Details, Epoch, GroupState, Heartbeat, Incarnation, Intent, Listing, MemberDescription,
+    Report, Subscription,
 };
+pub use protocol::{Assignor, Progress};
 pub(crate) use reconcile::{Current, Phase, Standing};
 pub(crate) use state::Coordinator;
 pub(crate) use topics::{Topic, Topics};

@@ -80,13 +80,20 @@ pub(crate) struct Subscription {
     pub(crate) pattern: Option<String>,
 }
 
-/// How partitions are assigned (Kafka: `group.remote.assignor`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Assignor {
-    /// As many to each as can be, and moved as little as can be.
+/// How the partitions of a group's topics are given to its members. The group goes by what most of its members want.
+///
+/// ```
+/// assert_eq!(taffrail::Assignor::default(), taffrail::Assignor::Uniform);
+/// ```
+#[doc(alias = "group.remote.assignor")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Assignor {
+    /// As many to each member as can be, and moved as little as can be. The default, as in Kafka.
     #[default]
     Uniform,
-    /// Topic by topic: topics of as many partitions go to the same members.
+    /// Topic by topic, in ranges: where topics have as many partitions and the same subscribers, those of one number go to
+    /// one member, so that records of one key in several topics meet there.
     Range,
 }
 
@@ -135,13 +142,17 @@ pub(crate) struct Claim {
     pub(crate) epoch: Epoch,
 }
 
-/// What a consumer hands to a transaction: how far it has read, and who it is.
+/// How far a consumer has read, and who it is: what it hands to a transaction.
+/// [`Consumer::progress`](crate::Consumer::progress) makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Progress {
+#[must_use = "it changes nothing before it is committed"]
+pub struct Progress {
     pub(crate) group: String,
-    /// `None` where it is no member of its group.
+    /// `None` where it belongs to no group by membership: its partitions were assigned by hand.
     pub(crate) member: Option<Claim>,
     pub(crate) positions: Vec<(TopicPartition, Position)>,
+    /// Whether the consumer commits by itself at intervals, which goes with no transaction.
+    pub(crate) commits_itself: bool,
 }
 
 /// How a group is.

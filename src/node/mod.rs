@@ -23,6 +23,7 @@ mod admin;
 mod cleaning;
 mod coordinator;
 mod driver;
+mod groups;
 mod home;
 mod ledger;
 mod markers;
@@ -50,6 +51,7 @@ use crate::random::Random;
 use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
+pub(crate) use groups::{Committing, Membership};
 pub(crate) use open::NodeOptions;
 
 use cleaning::Cleaning;

@@ -42,8 +42,7 @@ fn only_a_member_in_its_epoch_commits_where_there_are_members() {
     let stale = a.claim();
     assert!(matches!(desk.commit(None, "orders", 1), Err(Error::UnknownMember { member, .. }) if member.is_empty()));
     let positions = vec![(partition("orders"), position(1))];
-    let Progress { group, member, positions } =
-        Progress { group: GROUP.to_owned(), member: Some(a.claim()), positions };
+    let (group, member) = (GROUP.to_owned(), Some(a.claim()));
     desk.run(Command::Commit { group, member, positions, producer: None }).unwrap();
     desk.topics(&[("orders", 5)]);
     desk.commit(Some(a.claim()), "orders", 2).unwrap();

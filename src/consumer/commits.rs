@@ -1,0 +1,320 @@
+//! Committing: how far the group has come, told to its coordinator.
+//!
+//! ```text
+//!   commit         earlier ones are answered ─▶ what has moved is sent ─▶ answered, stored
+//!   commit_async                                what has moved is sent ─▶ a later call tells the callback
+//!   automatically  as commit, at the head of a poll, before partitions are given back, and by the close
+//! ```
+//!
+//! Invariants: commits of one consumer reach the coordinator in the order in which they were made; what is under way is
+//! not sent again, and what has failed is sent with the next commit. Nobody commits under an id that it has not got its
+//! partitions by.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::core::Core;
+use super::position::Position;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::group;
+use crate::group::Claim;
+use crate::node::Committing;
+use crate::types::{LeaderEpoch, Offset, TopicPartition};
+
+/// A position of a group in a partition, as it is committed.
+///
+/// ```
+/// use taffrail::{CommittedOffset, Offset};
+/// let plain = CommittedOffset::from(Offset(40));
+/// let noted = CommittedOffset::from(Offset(40)).metadata("up to the invoice of May");
+/// assert_eq!(plain.offset, noted.offset);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[doc(alias = "OffsetAndMetadata")]
+pub struct CommittedOffset {
+    /// The next record to read: behind the last one that is done with.
+    pub offset: Offset,
+    /// The leader epoch of the record before it, as a [`Position`] has it. `None`: not known, nothing is compared.
+    pub epoch: Option<LeaderEpoch>,
+    /// Whatever the host notes with it, at most 4,096 bytes (Kafka: `offset.metadata.max.bytes`).
+    pub metadata: String,
+}
+
+impl CommittedOffset {
+    /// The same with this note.
+    #[must_use]
+    pub fn metadata(mut self, metadata: impl Into<String>) -> Self {
+        self.metadata = metadata.into();
+        self
+    }
+
+    /// Where reading goes on, for a seek.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { offset: self.offset, epoch: self.epoch }
+    }
+}
+
+impl From<Offset> for CommittedOffset {
+    fn from(offset: Offset) -> Self {
+        Position::from(offset).into()
+    }
+}
+
+impl From<Position> for CommittedOffset {
+    fn from(Position { offset, epoch }: Position) -> Self {
+        Self { offset, epoch, metadata: String::new() }
+    }
+}
+
+impl From<group::Position> for CommittedOffset {
+    fn from(group::Position { offset, leader_epoch, metadata }: group::Position) -> Self {
+        Self { offset, epoch: leader_epoch, metadata }
+    }
+}
+
+impl From<CommittedOffset> for group::Position {
+    fn from(CommittedOffset { offset, epoch, metadata }: CommittedOffset) -> Self {
+        Self { offset, leader_epoch: epoch, metadata }
+    }
+}
+
+/// Positions by partition.
+pub(super) type Positions = Vec<(TopicPartition, group::Position)>;
+
+/// Who is told what became of a commit.
+pub(super) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// So many bytes of positions, as records have them, are sent at once: half of what a coordinator takes.
+const PART_BYTES: usize = 256 << 10;
+
+/// What a record of a position has besides its texts, at most.
+const RECORD_BYTES: usize = 64;
+
+/// A member that has been led on commits again with its new epoch, so many times.
+const TRIES: u32 = 8;
+
+/// What is committed by itself, and what is under way.
+#[derive(Default)]
+pub(super) struct Commits {
+    /// How often it is committed without being asked for.
+    pub(super) interval: Option<Duration>,
+    /// When next.
+    due: Moment,
+    pending: VecDeque<Pending>,
+}
+
+/// A commit that nobody waits for.
+struct Pending {
+    sent: Sent,
+    callback: Callback,
+}
+
+/// What was sent of one commit.
+struct Sent {
+    parts: VecDeque<Part>,
+    outcome: Result<()>,
+}
+
+/// As much as a coordinator takes at once.
+struct Part {
+    positions: Positions,
+    claim: Option<Claim>,
+    /// `None`: to be sent again, as its member has been led on.
+    committing: Option<Committing>,
+    tries: u32,
+}
+
+impl Commits {
+    pub(super) fn new(interval: Option<Duration>, now: Moment) -> Self {
+        let due = now.after(interval.unwrap_or_default());
+        Self { interval, due, pending: VecDeque::new() }
+    }
+
+    /// When the next automatic commit is due.
+    pub(super) fn due(&self) -> Option<Moment> {
+        self.interval.map(|_| self.due)
+    }
+
+    /// Whether something is under way.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+}
+
+impl Core {
+    /// Commits what polls have handed out.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        // What has failed of them is committed again.
+        self.finish_commits();
+        self.fetcher.update()?;
+        self.store(self.moved())
+    }
+
+    /// Commits these.
+    pub(super) fn commit_offsets(&mut self, positions: Positions) -> Result<()> {
+        self.finish_commits();
+        self.fetcher.update()?;
+        self.store(positions)
+    }
+
+    /// Commits what polls have handed out, and waits for nothing.
+    pub(super) fn commit_async(&mut self, callback: Callback) {
+        self.look_at_commits();
+        let sent = match self.fetcher.update() {
+            Ok(()) => self.send(self.moved()),
+            Err(error) => Sent { parts: VecDeque::new(), outcome: Err(error) },
+        };
+        self.commits.pending.push_back(Pending { sent, callback });
+    }
+
+    /// Commits what polls have handed out, if that is on and due.
+    pub(super) fn commit_if_due(&mut self) -> Result<()> {
+        let Some(interval) = self.commits.interval else { return Ok(()) };
+        let now = self.now();
+        if now < self.commits.due {
+            return Ok(());
+        }
+        self.commits.due = now.after(interval);
+        self.commit()
+    }
+
+    /// Where partitions go on, of those whose position the group does not have.
+    pub(super) fn moved(&self) -> Positions {
+        let slots = self.fetcher.assignment().slots().iter();
+        let moved = slots.filter_map(|slot| Some((slot.name(), CommittedOffset::from(slot.to_commit()?).into())));
+        moved.collect()
+    }
+
+    /// Tells the callbacks of commits that were answered meanwhile.
+    pub(super) fn look_at_commits(&mut self) {
+        self.tell_callbacks(false);
+    }
+
+    /// Waits until all commits that are under way are answered, and tells their callbacks.
+    pub(super) fn finish_commits(&mut self) {
+        self.tell_callbacks(true);
+    }
+
+    fn tell_callbacks(&mut self, waits: bool) {
+        while let Some(mut pending) = self.commits.pending.pop_front() {
+            match self.answer(&mut pending.sent, waits) {
+                Some(outcome) => (pending.callback)(outcome),
+                None => return self.commits.pending.push_front(pending),
+            }
+        }
+    }
+
+    fn store(&mut self, positions: Positions) -> Result<()> {
+        let mut sent = self.send(positions);
+        self.answer(&mut sent, true).unwrap_or(Ok(()))
+    }
+
+    fn send(&mut self, positions: Positions) -> Sent {
+        let mut sent = Sent { parts: VecDeque::new(), outcome: Ok(()) };
+        for positions in parts(&self.group, positions) {
+            self.note(&positions, true);
+            let mut part = Part { positions, claim: None, committing: None, tries: TRIES };
+            match self.send_part(&mut part) {
+                Ok(()) => sent.parts.push_back(part),
+                Err(error) => self.fail(&mut sent, &part, error),
+            }
+        }
+        sent
+    }
+
+    fn send_part(&self, part: &mut Part) -> Result<()> {
+        part.claim = self.claim()?;
+        let positions = part.positions.clone();
+        part.committing = Some(self.fetcher.node().begin_commit(&self.group, part.claim.clone(), positions)?);
+        Ok(())
+    }
+
+    fn fail(&mut self, sent: &mut Sent, part: &Part, error: Error) {
+        self.note(&part.positions, false);
+        if sent.outcome.is_ok() {
+            sent.outcome = Err(error);
+        }
+    }
+
+    /// What became of it, once all of that is known.
+    fn answer(&mut self, sent: &mut Sent, waits: bool) -> Option<Result<()>> {
+        while let Some(mut part) = sent.parts.pop_front() {
+            match self.answer_to(&mut part, waits) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => self.fail(sent, &part, error),
+                None => {
+                    sent.parts.push_front(part);
+                    return None;
+                }
+            }
+        }
+        Some(std::mem::replace(&mut sent.outcome, Ok(())))
+    }
+
+    fn answer_to(&self, part: &mut Part, waits: bool) -> Option<Result<()>> {
+        loop {
+            if part.committing.is_none() {
+                match self.send_again(part, waits) {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            let answer = match part.committing.take()? {
+                committing if waits => committing.wait(),
+                committing => match committing.try_take() {
+                    Some(answer) => answer,
+                    None => {
+                        part.committing = Some(committing);
+                        return None;
+                    }
+                },
+            };
+            match answer {
+                Err(Error::StaleMember { .. }) if part.tries > 0 => part.tries -= 1,
+                answer => return Some(answer),
+            }
+        }
+    }
+
+    /// Sends a part with the epoch that its member has been led to, where that is known by now.
+    fn send_again(&self, part: &mut Part, waits: bool) -> Result<bool> {
+        if let Some(membership) = self.seat.as_ref().and_then(|seat| seat.membership()).filter(|_| waits) {
+            membership.settle();
+        }
+        if !waits && self.claim()? == part.claim {
+            return Ok(false);
+        }
+        self.send_part(part).map(|()| true)
+    }
+
+    /// Notes that the group has these positions, or that it has not got them.
+    fn note(&mut self, positions: &Positions, is_sent: bool) {
+        for (name, position) in positions {
+            if let Some(index) = self.fetcher.assignment().find(&name.topic, name.partition) {
+                let position = Position { offset: position.offset, epoch: position.leader_epoch };
+                self.fetcher.assignment_mut().slot(index).committed = is_sent.then_some(position);
+            }
+        }
+    }
+}
+
+/// Divides positions into parts that a coordinator takes.
+fn parts(group: &str, positions: Positions) -> Vec<Positions> {
+    let mut parts: Vec<Positions> = Vec::new();
+    let mut room = 0;
+    for (name, position) in positions {
+        let size = group.len() + name.topic.len() + position.metadata.len() + RECORD_BYTES;
+        match parts.last_mut() {
+            Some(part) if size <= room => part.push((name, position)),
+            _ => {
+                parts.push(vec![(name, position)]);
+                room = PART_BYTES;
+            }
+        }
+        room = room.saturating_sub(size);
+    }
+    parts
+}

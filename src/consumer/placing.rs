@@ -1,0 +1,102 @@
+//! Where a partition goes on that was assigned: at the position that the group has committed, else where it begins.
+//!
+//! Invariant: nothing is read of a partition before that is known. A transaction may be about to change it: then it is
+//! asked for again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::assignment::Slot;
+use super::commits::CommittedOffset;
+use super::core::Core;
+use super::position::Target;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::types::TopicPartition;
+
+/// What is not known yet is asked for again after this time (Kafka: `retry.backoff.ms`).
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Whether positions are to be found out.
+#[derive(Debug, Default)]
+pub(super) struct Placing {
+    /// When that is due; `None` where all are known.
+    due: Option<Moment>,
+}
+
+impl Placing {
+    pub(super) fn due(&self) -> Option<Moment> {
+        self.due
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.due = Some(Moment::default());
+    }
+}
+
+impl Core {
+    /// Finds out the positions that are not known, if it is time to. What may pass is tried again later.
+    pub(super) fn place(&mut self) -> Result<()> {
+        match self.placing.due {
+            Some(due) if due <= self.now() => match self.place_now() {
+                Err(Error::CoordinatorLoading { .. }) => Ok(()),
+                placed => placed,
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds out the positions that are not known, as far as no transaction is about to change them.
+    pub(super) fn place_now(&mut self) -> Result<()> {
+        let is_wanted = |slot: &&Slot| slot.target == Target::Unknown && !slot.is_gone();
+        let wanted: Vec<_> = self.fetcher.assignment().slots().iter().filter(is_wanted).map(Slot::name).collect();
+        self.placing.due = None;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.placing.due = Some(self.now().after(AGAIN_AFTER));
+        let mut stable = wanted.clone();
+        let committed = self.stable_positions(&mut stable)?;
+        let mut outcome = Ok(());
+        let mut is_done = stable.len() == wanted.len();
+        for name in stable {
+            let placed = self.place_one(&name, committed.get(&name));
+            is_done &= placed.is_ok();
+            if placed.is_err() && outcome.is_ok() {
+                self.fetcher.fail(name);
+                outcome = placed;
+            }
+        }
+        self.placing.due = self.placing.due.filter(|_| !is_done);
+        outcome
+    }
+
+    fn place_one(&mut self, name: &TopicPartition, committed: Option<&CommittedOffset>) -> Result<()> {
+        let Some(index) = self.fetcher.assignment().find(&name.topic, name.partition) else { return Ok(()) };
+        let committed = committed.map(CommittedOffset::position);
+        let (start_at, isolation) = (self.start_at, self.fetcher.isolation());
+        let slot = self.fetcher.assignment_mut().slot(index);
+        slot.target = match committed {
+            Some(position) => Target::At(position),
+            None => start_at.target(slot.partition()?, isolation)?,
+        };
+        slot.committed = committed;
+        Ok(())
+    }
+
+    /// What the group has committed of these. Those that an open transaction may change are taken out.
+    fn stable_positions(
+        &self,
+        partitions: &mut Vec<TopicPartition>,
+    ) -> Result<BTreeMap<TopicPartition, CommittedOffset>> {
+        while !partitions.is_empty() {
+            match self.fetcher.node().committed(&self.group, Some(partitions.clone()), true) {
+                Err(Error::UnstableOffset { partition, .. }) if partitions.contains(&partition) => {
+                    partitions.retain(|one| *one != partition);
+                }
+                found => return Ok(found?.into_iter().map(|(name, found)| (name, found.position.into())).collect()),
+            }
+        }
+        Ok(BTreeMap::new())
+    }
+}
