@@ -170,6 +170,40 @@ fn who_is_removed_has_lost_what_it_owned_and_comes_again_as_another() {
     }
 }
 
+/// A consumer that was removed and is a member again, before it has polled, read on in what it had lost, and committed it
+/// as the member that it is now.
+#[test]
+fn nothing_is_read_or_committed_before_it_is_told_what_is_lost() {
+    let mut half = Half::owning(&some("orders", 0..2));
+    half.pass(5 * SECOND);
+    half.beat().unwrap();
+    half.refuse(unknown());
+    half.beat().unwrap();
+    half.answer(9, Some(some("orders", 1..3)), None);
+    assert_eq!((half.readable(), half.member.claim()), (None, None));
+    assert_eq!(half.poll().lost, some("orders", 0..2));
+    assert!(half.readable().is_some() && half.member.claim().is_some());
+}
+
+/// What it is asked back between two looks was not committed yet: it stays until the next poll.
+#[test]
+fn a_poll_gives_back_what_the_consumer_is_prepared_for() {
+    let mut half = Half::owning(&some("orders", 0..4));
+    half.pass(5 * SECOND);
+    half.beat().unwrap();
+    half.answer(1, Some(some("orders", 0..3)), Some(60 * SECOND));
+    let prepared = half.member.upcoming(half.now).revoked;
+    half.pass(5 * SECOND);
+    half.beat().unwrap();
+    half.answer(1, Some(some("orders", 0..1)), Some(60 * SECOND));
+    let changes = half.member.polled_prepared(half.now, &prepared).unwrap();
+    assert_eq!((changes.revoked, half.readable()), (some("orders", 3..4), Some(some("orders", 0..3))));
+    assert_eq!(half.beat().unwrap().report.owned, some("orders", 0..3));
+    assert_eq!(half.member.upcoming(half.now).revoked, some("orders", 1..3));
+    assert_eq!(half.poll().revoked, some("orders", 1..3));
+    assert_eq!((half.poll(), half.readable()), (Changes::default(), Some(some("orders", 0..1))));
+}
+
 #[test]
 fn a_consumer_that_does_not_poll_leaves() {
     for (instance, intent) in [(None, Intent::LeaveForNow), (Some("i".to_owned()), Intent::LeaveForNow)] {
