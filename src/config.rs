@@ -3,6 +3,7 @@
 //! Invariant: a configuration that an `open` accepted has passed `check` as a whole; no later code asks again.
 
 mod cleaner;
+mod groups;
 pub(crate) mod settings;
 mod topic;
 
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 
 pub(crate) use cleaner::SLOT_BYTES;
 pub use cleaner::{CleanerConfig, Ratio};
+pub use groups::GroupConfig;
 pub use settings::SettingDifference;
 pub(crate) use topic::PARTITIONS_MAX;
 pub use topic::TopicConfig;

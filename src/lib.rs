@@ -118,8 +118,8 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{
-    CleanerConfig, Cleanup, Commits, Durability, PartitionConfig, Ratio, Retention, SettingDifference, TimestampType,
-    TopicConfig,
+    CleanerConfig, Cleanup, Commits, Durability, GroupConfig, PartitionConfig, Ratio, Retention, SettingDifference,
+    TimestampType, TopicConfig,
 };
 pub use consumer::{
     CommittedOffset, Consumer, ConsumerBuilder, OutOfRange, Polled, Position, Reader, ReaderBuilder, Rebalance,

@@ -9,7 +9,8 @@
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
 //!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
-//!   cleaning.rs    which partition is compacted
+//!   groups.rs      the coordinators of groups                 members.rs  the members that live here
+//!   desk.rs        a coordinator as several threads use it    cleaning.rs which partition is compacted
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -22,11 +23,13 @@
 mod admin;
 mod cleaning;
 mod coordinator;
+mod desk;
 mod driver;
 mod groups;
 mod home;
 mod ledger;
 mod markers;
+mod members;
 mod metadata;
 mod open;
 mod partitions;
@@ -41,9 +44,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::clock::{Clock, Moment, Now};
-#[cfg(test)]
-use crate::config::CleanerConfig;
 use crate::config::TopicConfig;
+#[cfg(test)]
+use crate::config::{CleanerConfig, GroupConfig};
 use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
@@ -51,14 +54,17 @@ use crate::random::Random;
 use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
-pub(crate) use groups::{Committing, Membership};
+pub(crate) use groups::Committing;
+pub(crate) use members::Membership;
 pub(crate) use open::NodeOptions;
 
 use cleaning::Cleaning;
+use desk::Desks;
 use driver::Driver;
+use groups::Groups;
 use home::Home;
 use producer_ids::ProducerIds;
-use transactions::Desks;
+use transactions::TransactionDesk;
 use work::{Alarm, Flusher, Flushes, Intervals, Threads};
 
 /// A topic as it is on this node.
@@ -119,7 +125,8 @@ pub(crate) struct Node {
     reconciled: Mutex<Option<Pointer<Controller>>>,
     topics: Swap<Topics>,
     producer_ids: Mutex<ProducerIds>,
-    desks: Desks,
+    desks: Desks<TransactionDesk>,
+    groups: Groups,
     /// Counts the changes of the topics.
     version: AtomicU64,
     changed: Event,
@@ -257,6 +264,7 @@ impl Node {
             background: false,
             cluster: None,
             cleaner: CleanerConfig::new(),
+            groups: GroupConfig::new(),
             seed: 0,
         };
         Self::open(options).expect("a new log opens")
