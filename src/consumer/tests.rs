@@ -1,5 +1,6 @@
 //! What the reader promises, over topics in memory.
 
+mod group;
 mod model;
 mod positions;
 mod topics;

@@ -1,0 +1,170 @@
+//! What a consumer does beside the coordinators of its log: positions that are not settled, progress, and large commits.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::append;
+use crate::clock::ManualClock;
+use crate::config::{CleanerConfig, Durability, GroupConfig, TopicConfig};
+use crate::consumer::{Consumer, ConsumerBuilder, StartAt};
+use crate::controller::Command as Administration;
+use crate::error::Error;
+use crate::group::{OFFSETS_PARTITIONS, OFFSETS_TOPIC, Position};
+use crate::machine::ProducerIdentity;
+use crate::machine::home::partition_of;
+use crate::node::{Node, NodeOptions};
+use crate::record::control::Outcome;
+use crate::storage::MemoryStorage;
+use crate::txn::{Command, Reply};
+use crate::types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+
+/// A log with a topic of two partitions, of ten records each.
+struct Place {
+    node: Arc<Node>,
+    clock: Arc<ManualClock>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
+        let options = NodeOptions {
+            directory: Path::new("/log").to_owned(),
+            storage: MemoryStorage::new(1).shared(),
+            clock: Arc::clone(&clock) as _,
+            background: false,
+            cluster: None,
+            cleaner: CleanerConfig::new(),
+            groups: GroupConfig::new(),
+            seed: 7,
+        };
+        let place = Self { node: Node::open(options).expect("it opens"), clock };
+        place.topic("t", 2);
+        for number in 0..2 {
+            append(place.node.topic("t").expect("made").partition(number).expect("made"), 10);
+        }
+        place
+    }
+
+    fn topic(&self, name: &str, partitions: u32) {
+        let config = TopicConfig::new().partitions(partitions).durability(Durability::Os);
+        let id = self.node.new_topic_id();
+        self.node.administer(name, Administration::Create { name: name.to_owned(), id, config }).expect("made");
+    }
+
+    fn consumer(&self) -> ConsumerBuilder {
+        ConsumerBuilder::new(Arc::clone(&self.node), "g".to_owned()).subscribe(["t"])
+    }
+
+    /// Begins a transaction that is to move the group's position in `t-0`.
+    fn begin(&self, offset: u64) -> ProducerIdentity {
+        let timeout = Duration::from_secs(60);
+        let init = |fresh| Command::Init { id: "x".to_owned(), timeout, expected: None, fresh };
+        let Reply::Identity(producer) = self.node.transact("x", init).expect("taken") else { panic!("no identity") };
+        let number = partition_of("g", OFFSETS_PARTITIONS);
+        let partitions = vec![TopicPartition::from((OFFSETS_TOPIC, number))];
+        let add = |_| Command::Add { id: "x".to_owned(), producer, partitions: partitions.clone() };
+        self.node.ensure_groups().expect("made");
+        self.node.transact("x", add).expect("added");
+        self.commit(offset, Some(producer));
+        producer
+    }
+
+    fn commit(&self, offset: u64, producer: Option<ProducerIdentity>) {
+        let position = Position { offset: Offset(offset), leader_epoch: Some(LeaderEpoch(0)), metadata: String::new() };
+        self.node.commit_positions("g", None, vec![(("t", 0).into(), position)], producer).expect("stored");
+    }
+
+    fn end(&self, producer: ProducerIdentity, outcome: Outcome) {
+        let end = |fresh| Command::End { id: "x".to_owned(), producer, outcome, fresh };
+        self.node.transact("x", end).expect("ended");
+        self.node.settle("x").expect("settled");
+    }
+}
+
+/// Polls until nothing comes: the first offset that each partition gives.
+fn firsts(consumer: &mut Consumer) -> Vec<(u32, u64)> {
+    let mut firsts = Vec::new();
+    let mut polled = consumer.poll(Duration::ZERO).expect("readable");
+    while !polled.is_empty() {
+        let first = polled.records().next().expect("not empty").offset().0;
+        firsts.push((polled.partition(), first));
+        polled = consumer.try_poll().expect("readable");
+    }
+    firsts.sort_unstable();
+    firsts
+}
+
+/// Where a transaction is about to move the group's position, nothing is read before it has ended; all else is.
+#[test]
+fn a_position_that_is_not_settled_is_waited_for() {
+    for (outcome, first) in [(Outcome::Committed, 6), (Outcome::Aborted, 4)] {
+        let place = Place::new();
+        place.commit(4, None);
+        let producer = place.begin(6);
+        let mut consumer = place.consumer().start_at(StartAt::Earliest).open().expect("opened");
+        assert_eq!(firsts(&mut consumer), [(1, 0)]);
+        assert_eq!(consumer.assignment().len(), 2);
+        let unstable = consumer.position("t", 0).expect_err("not known");
+        assert!(matches!(&unstable, Error::UnstableOffset { partition, .. } if partition.partition == 0), "{unstable}");
+        // It is not committed at, or told as progress, from anywhere else.
+        let moved: Vec<_> = consumer.progress().positions.into_iter().map(|(name, _)| name.partition).collect();
+        assert_eq!(moved, [1]);
+        place.end(producer, outcome);
+        assert_eq!(firsts(&mut consumer), [], "it is asked for again after a while");
+        place.clock.advance(Duration::from_millis(100));
+        assert_eq!(firsts(&mut consumer), [(0, first)]);
+    }
+}
+
+#[test]
+fn a_seek_need_not_wait_for_a_position() {
+    let place = Place::new();
+    let producer = place.begin(6);
+    let mut consumer = place.consumer().open().expect("opened");
+    assert_eq!(firsts(&mut consumer), [(1, 0)]);
+    consumer.seek("t", 0, Offset(2)).expect("assigned");
+    assert_eq!(firsts(&mut consumer), [(0, 2)]);
+    place.end(producer, Outcome::Committed);
+    place.clock.advance(Duration::from_secs(1));
+    assert_eq!(firsts(&mut consumer), []);
+}
+
+#[test]
+fn progress_says_who_has_come_how_far() {
+    let place = Place::new();
+    let mut consumer = place.consumer().auto_commit(Duration::from_secs(60)).open().expect("opened");
+    assert!(consumer.progress().commits_itself);
+    let refused = |progress: crate::group::Progress| {
+        place.node.commit_positions(&progress.group, progress.member, progress.positions, None).err()
+    };
+    // Not joined yet, it is nobody, also where there are no members.
+    let early = refused(consumer.progress());
+    assert!(matches!(early, Some(Error::UnknownMember { .. })), "{early:?}");
+    assert_eq!(firsts(&mut consumer).len(), 2);
+    let progress = consumer.progress();
+    assert_eq!(progress.member.as_ref().map(|claim| claim.member.clone()), consumer.member_id());
+    let ends: Vec<_> = progress.positions.iter().map(|(one, at)| (one.partition, at.offset, at.leader_epoch)).collect();
+    assert_eq!(ends, [(0, Offset(10), Some(LeaderEpoch(0))), (1, Offset(10), Some(LeaderEpoch(0)))]);
+    assert!(refused(progress).is_none());
+    let late = consumer.progress();
+    consumer.close().expect("left");
+    assert!(matches!(refused(late), Some(Error::UnknownMember { .. })));
+}
+
+/// More positions than a coordinator takes at once.
+#[test]
+fn a_commit_of_thousands_of_partitions_is_stored_whole() {
+    let place = Place::new();
+    let name = "n".repeat(249);
+    let builder = ConsumerBuilder::new(Arc::clone(&place.node), "g".repeat(2_000)).subscribe(["t"]);
+    let mut consumer = builder.open().expect("opened");
+    consumer.poll(Duration::ZERO).expect("joined");
+    let all: BTreeSet<u32> = (0..1_000).collect();
+    let note = |number: &u32| ((name.as_str(), *number), Offset(u64::from(*number)));
+    consumer.commit_offsets(all.iter().map(note)).expect("stored");
+    let found = consumer.committed(all.iter().map(|number| (name.as_str(), *number))).expect("known");
+    assert_eq!(found.len(), 1_000);
+    assert!(found.iter().all(|(one, at)| at.offset == Offset(u64::from(one.partition))));
+}

@@ -1,0 +1,108 @@
+//! What a consumer subscribes to: topics that are there or will be, patterns, partitions that are added; and changes of it.
+#![expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
+
+#[path = "support/consumers.rs"]
+mod support;
+
+use support::{Place, Told, arrive, drain, names};
+use taffrail::{Assignor, Error};
+
+#[test]
+fn a_topic_that_is_not_there_yet_is_waited_for() {
+    let place = Place::with("orders", 1);
+    let mut consumer = place.member("bills").open().unwrap();
+    assert!(arrive(&mut consumer).is_empty());
+    assert!(names(&consumer).is_empty());
+    place.topic("bills", 2);
+    place.send("bills", 1, 2);
+    let seen = place.pass(&mut [&mut consumer], 8);
+    assert_eq!((names(&consumer), seen[0].len()), (vec!["bills-0".to_owned(), "bills-1".to_owned()], 2));
+}
+
+#[test]
+fn a_topic_that_is_deleted_is_taken_away_without_an_error() {
+    let place = Place::with("orders", 1);
+    place.topic("bills", 1);
+    let told = Told::default();
+    let mut consumer =
+        place.log.consumer("g").subscribe(["orders", "bills"]).on_rebalance(told.clone()).open().unwrap();
+    place.send("bills", 0, 2);
+    assert_eq!(arrive(&mut consumer).len(), 2);
+    told.take();
+    place.log.delete_topic("bills").unwrap();
+    assert!(drain(&mut consumer).is_empty());
+    assert!(matches!(consumer.seek("bills", 0, taffrail::Offset(0)), Err(Error::UnknownTopic { .. })));
+    place.pass(&mut [&mut consumer], 8);
+    assert_eq!(names(&consumer), ["orders-0"]);
+}
+
+#[test]
+fn partitions_that_are_added_come_and_are_read_from_their_first_record() {
+    let place = Place::with("orders", 1);
+    let mut one = place.member("orders").open().unwrap();
+    arrive(&mut one);
+    place.log.add_partitions("orders", 3).unwrap();
+    place.send("orders", 2, 2);
+    let seen = place.pass(&mut [&mut one], 8);
+    assert_eq!((names(&one).len(), &seen[0][..]), (3, &[("orders-2".to_owned(), 0), ("orders-2".to_owned(), 1)][..]));
+}
+
+#[test]
+fn a_pattern_takes_in_what_is_made_later_and_no_internal_topic() {
+    let place = Place::with("orders-a", 1);
+    place.topic("reorders-a", 1);
+    let mut consumer = place.log.consumer("g").subscribe_pattern("orders-.*|_.*").open().unwrap();
+    arrive(&mut consumer);
+    assert_eq!(names(&consumer), ["orders-a-0"]);
+    place.topic("orders-b", 1);
+    place.pass(&mut [&mut consumer], 8);
+    assert_eq!(names(&consumer), ["orders-a-0", "orders-b-0"]);
+    let mut both = place.log.consumer("h").subscribe_pattern("orders-a").subscribe(["reorders-a"]).open().unwrap();
+    arrive(&mut both);
+    assert_eq!(names(&both), ["orders-a-0", "reorders-a-0"]);
+}
+
+#[test]
+fn another_subscription_takes_the_place_of_the_one_before() {
+    let place = Place::with("orders", 1);
+    place.topic("bills", 1);
+    place.topic("mails", 1);
+    let told = Told::default();
+    let mut consumer = place.member("orders").on_rebalance(told.clone()).open().unwrap();
+    // Before the first poll too.
+    consumer.subscribe(["orders", "mails"]).unwrap();
+    arrive(&mut consumer);
+    assert_eq!(
+        (names(&consumer), told.take()),
+        (vec!["mails-0".to_owned(), "orders-0".to_owned()], vec!["assigned mails-0 orders-0".to_owned()])
+    );
+    consumer.subscribe(["bills", "mails"]).unwrap();
+    place.pass(&mut [&mut consumer], 8);
+    assert_eq!(
+        (names(&consumer), told.take()),
+        (
+            vec!["bills-0".to_owned(), "mails-0".to_owned()],
+            vec!["revoked orders-0".to_owned(), "assigned bills-0".to_owned()]
+        )
+    );
+    consumer.subscribe_pattern("o.*").unwrap();
+    place.pass(&mut [&mut consumer], 8);
+    assert_eq!(names(&consumer), ["orders-0"]);
+}
+
+#[test]
+fn members_of_several_topics_share_each_among_who_wants_it() {
+    let place = Place::with("orders", 2);
+    place.topic("bills", 2);
+    let mut one = place.log.consumer("g").subscribe(["orders", "bills"]).assignor(Assignor::Range).open().unwrap();
+    let mut two = place.log.consumer("g").subscribe(["orders", "bills"]).assignor(Assignor::Range).open().unwrap();
+    arrive(&mut one);
+    arrive(&mut two);
+    place.pass(&mut [&mut one, &mut two], 20);
+    // By range, partitions of one number meet.
+    let numbers =
+        |consumer: &taffrail::Consumer| -> Vec<_> { consumer.assignment().iter().map(|one| one.partition).collect() };
+    let (mine, others) = (numbers(&one), numbers(&two));
+    assert_eq!((mine.len(), others.len()), (2, 2));
+    assert!(mine[0] == mine[1] && others[0] == others[1] && mine[0] != others[0], "{mine:?} {others:?}");
+}
