@@ -74,6 +74,7 @@ pub(crate) use producers::OpenTransaction;
 pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
 pub(crate) use receipt::{Listening, Receipt, WeakPartition};
 pub use recover::{Cut, DamagedRange, Recovery};
+pub(crate) use retention::Reached;
 pub use retention::{RemovalReason, Removed, SegmentSummary};
 #[cfg(feature = "testkit")]
 pub(crate) use snapshot::fuzz as fuzz_snapshot;

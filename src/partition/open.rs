@@ -9,7 +9,7 @@ use super::books::{Books, Mark};
 use super::compact::Cleaner;
 use super::home::Home;
 use super::recover::{Loaded, Loader};
-use super::settings::Settings;
+use super::settings::{Settings, check_knows_groups};
 use super::trim::Holds;
 use super::view::Picture;
 use super::{Health, Inner, Partition, Writer};
@@ -126,6 +126,9 @@ impl PartitionBuilder {
     /// As [`Partition::open`].
     pub fn open(self) -> Result<Partition> {
         self.config.check()?;
+        if self.log.is_none() {
+            check_knows_groups(&self.config)?;
+        }
         self.cleaner.check()?;
         let storage = self.storage.unwrap_or_else(|| Arc::new(FileStorage::new()));
         let (home, watcher) = match self.log {
