@@ -98,8 +98,10 @@ mod epochs;
 mod error;
 #[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the node that runs it and the consumer come next"))]
 mod group;
+mod lag;
 mod log;
 mod machine;
+mod metrics;
 mod mutants;
 mod node;
 mod partition;
@@ -124,7 +126,8 @@ pub use config::{
 pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
-pub use log::{Ensured, Log, LogBuilder, PartitionsAdded, TopicDescription};
+pub use lag::{Alert, GroupLag, Margin, Monitor, MonitorBuilder, PartitionLag, Rate, TotalLag};
+pub use log::{Ensured, Log, LogBuilder, LogStats, PartitionsAdded, TopicDescription};
 pub use partition::{
     Appended, Compacting, Compaction, CompactionEnd, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold,
     Maintenance, Partition, PartitionBuilder, ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats,

@@ -9,7 +9,8 @@
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
 //!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
-//!   cleaning.rs    which partition is compacted
+//!   cleaning.rs    which partition is compacted               holding.rs   what is held for groups
+//!   measuring.rs   figures of the whole log
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -23,9 +24,12 @@ mod admin;
 mod cleaning;
 mod coordinator;
 mod driver;
+mod groups;
+mod holding;
 mod home;
 mod ledger;
 mod markers;
+mod measuring;
 mod metadata;
 mod open;
 mod partitions;
@@ -36,6 +40,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -50,10 +55,12 @@ use crate::random::Random;
 use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
+pub(crate) use holding::{Loss, Losses, Readings};
 pub(crate) use open::NodeOptions;
 
 use cleaning::Cleaning;
 use driver::Driver;
+use holding::Watchers;
 use home::Home;
 use producer_ids::ProducerIds;
 use transactions::Desks;
@@ -124,6 +131,7 @@ pub(crate) struct Node {
     timed: Mutex<Vec<Weak<dyn Timed>>>,
     flushes: Flushes,
     cleaning: Cleaning,
+    watchers: Watchers,
     alarm: Alarm,
     intervals: Mutex<Intervals>,
     threads: Mutex<Option<Threads>>,
@@ -141,6 +149,11 @@ impl Node {
     /// What tells the time.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Where the log lies.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.home.directory
     }
 
     /// A seed for a random choice.

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cleaning::Cleaning;
 use super::driver::Driver;
+use super::holding::Watchers;
 use super::home::{Home, check_owner};
 use super::partitions::{Adoption, adoptions};
 use super::producer_ids::ProducerIds;
@@ -87,6 +88,7 @@ impl Node {
             timed: Mutex::new(Vec::new()),
             flushes: Flushes::new(),
             cleaning: Cleaning::new(cleaner, now),
+            watchers: Watchers::default(),
             alarm: Alarm::new(),
             intervals: Mutex::new(Intervals::at(now)),
             threads: Mutex::new(None),
@@ -134,6 +136,7 @@ impl Node {
         partitions().try_for_each(Partition::leave_inner_files)?;
         self.skip_known_producer_ids();
         self.recover_transactions();
+        self.measure_recovery();
         Ok(())
     }
 

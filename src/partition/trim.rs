@@ -189,7 +189,9 @@ impl Inner {
         let removed = self.remove_segments(&mut writer, &plan, start)?;
         for Removed { base_offset, end_offset, bytes, .. } in removed.iter().filter(|removed| removed.is_unread()) {
             trace::warn(&self.home.directory, || {
-                format!("removed {bytes} bytes, the offsets {base_offset} to {end_offset}, that were held for groups: more than is held")
+                format!(
+                    "removed {bytes} bytes, the offsets {base_offset} to {end_offset}, that were held for groups: more than is held"
+                )
             });
         }
         Ok(removed)

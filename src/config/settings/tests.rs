@@ -44,7 +44,8 @@ fn any_change() -> impl Strategy<Value = Change> {
     ) -> BoxedStrategy<Change> {
         values.prop_map(move |value| Change(Box::new(move |config| apply(config, value.clone())))).boxed()
     }
-    let retention = (of(any_millis()), of(0..=i64::MAX.cast_unsigned()), of((any_groups(), 1..=i64::MAX.cast_unsigned())));
+    let retention =
+        (of(any_millis()), of(0..=i64::MAX.cast_unsigned()), of((any_groups(), 1..=i64::MAX.cast_unsigned())));
     let copies = (1..5_u32, 0..3_u32).prop_map(|(in_sync, more)| (in_sync, in_sync + more));
     proptest::strategy::Union::new([
         change(1..=100_000_u32, TopicConfig::partitions),

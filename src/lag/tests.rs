@@ -1,0 +1,3 @@
+//! Worked examples of the figures, and monitors over a log in memory.
+
+mod figures;
