@@ -3,6 +3,7 @@
 //! Invariant: a configuration that an `open` accepted has passed `check` as a whole; no later code asks again.
 
 mod cleaner;
+mod groups;
 mod retention;
 pub(crate) mod settings;
 mod topic;
@@ -13,6 +14,7 @@ use crate::error::{Error, Result};
 
 pub(crate) use cleaner::SLOT_BYTES;
 pub use cleaner::{CleanerConfig, Ratio};
+pub use groups::GroupConfig;
 pub use retention::Retention;
 pub use settings::SettingDifference;
 pub(crate) use topic::PARTITIONS_MAX;

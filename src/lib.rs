@@ -120,8 +120,8 @@ mod types;
 
 pub use clock::{Clock, ManualClock, Moment, Now, SystemClock};
 pub use config::{
-    CleanerConfig, Cleanup, Commits, Durability, PartitionConfig, Ratio, Retention, SettingDifference, TimestampType,
-    TopicConfig,
+    CleanerConfig, Cleanup, Commits, Durability, GroupConfig, PartitionConfig, Ratio, Retention, SettingDifference,
+    TimestampType, TopicConfig,
 };
 pub use consumer::{OutOfRange, Polled, Position, Reader, ReaderBuilder, StartAt, Which};
 pub use epochs::Epochs;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::{CleanerConfig, SettingDifference, TopicConfig};
+use crate::config::{CleanerConfig, GroupConfig, SettingDifference, TopicConfig};
 use crate::consumer::ReaderBuilder;
 use crate::controller::{Command, Reply, TopicState, is_internal};
 use crate::error::{Error, Result};
@@ -87,6 +87,7 @@ pub struct LogBuilder {
     background: bool,
     cluster: Option<String>,
     cleaner: CleanerConfig,
+    groups: GroupConfig,
     seed: Option<u64>,
 }
 
@@ -124,6 +125,13 @@ impl LogBuilder {
         self
     }
 
+    /// What holds for all groups: how long a member may be silent, how long positions are kept. Default:
+    /// [`GroupConfig::new`].
+    pub const fn groups(mut self, groups: GroupConfig) -> Self {
+        self.groups = groups;
+        self
+    }
+
     /// Makes every random choice (ids of topics, partitions for records without a key) follow from `seed`, so that a
     /// test can repeat a run. Default: nobody can foresee them.
     pub const fn seed(mut self, seed: u64) -> Self {
@@ -148,6 +156,7 @@ impl LogBuilder {
             background: self.background,
             cluster: self.cluster,
             cleaner: self.cleaner,
+            groups: self.groups,
             seed: self.seed.unwrap_or_else(|| Random::from_system().below(u64::MAX)),
         };
         let node = Node::open(options)?;
@@ -214,6 +223,7 @@ impl Log {
             background: true,
             cluster: None,
             cleaner: CleanerConfig::new(),
+            groups: GroupConfig::new(),
             seed: None,
         }
     }

@@ -266,6 +266,9 @@ impl Machine for Coordinator {
 }
 
 impl Recorded for Coordinator {
+    /// A group that has lost a position reads again from an earlier one.
+    const PASSES_OVER_DAMAGE: bool = true;
+
     fn encode(event: &Event) -> KeyValue {
         codec::encode(event)
     }

@@ -72,6 +72,11 @@ impl Coordinator {
         self.groups.iter()
     }
 
+    /// Every member, by group.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.groups.iter().flat_map(|(name, group)| group.roster.seats().map(move |(member, _)| (name, member)))
+    }
+
     /// Every position that is committed, by group and partition.
     pub(crate) fn positions(&self) -> impl Iterator<Item = (&str, &TopicPartition, &Committed)> {
         self.groups.iter().flat_map(|(name, group)| {

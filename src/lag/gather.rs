@@ -25,7 +25,7 @@ pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<Gr
     node.check_open()?;
     let topics = node.topics();
     let positions = node.positions_of(group)?;
-    let described = node.ask_group(group, Command::Describe { group: group.to_owned() });
+    let described = node.ask_existing_group(group, Command::Describe { group: group.to_owned() });
     let meant = match described {
         Ok(Reply::Described(description)) => {
             let members = description.members.iter();

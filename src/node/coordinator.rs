@@ -10,16 +10,23 @@
 //! written counts as stored there is no task. The machine is made by the first command, from the partition's records,
 //! and counts as committed once they are stored. A failed append or sync drops it and fails what is pending; the next
 //! command reads the records again (and reopens the partition first, where it is poisoned), or answers why it cannot.
+//!
+//! A marker that ends a transaction here ([`Input::Marker`]) is appended like a batch of its own: it waits until the batch
+//! before it is stored, and commands that come behind it wait with it.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
-use super::ledger::{Batch, Ledger};
+use super::ledger::{Batch as Events, Ledger};
+use super::markers::{Ending, MarkerAsker};
 use super::slot::Slot;
 use crate::clock::{Clock, Moment, Now};
 use crate::error::{Error, Result};
-use crate::machine::{Applied, KeyValue, Recorded};
+use crate::machine::{Applied, KeyValue, ProducerIdentity, Recorded};
 use crate::mutants;
 use crate::partition::{Partition, ReadOptions, Receipt, UpTo};
+use crate::record::batches::Batch;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset, Sequence};
@@ -34,6 +41,8 @@ pub(super) enum Input<C, R> {
     Load,
     /// What a task waited for is stored, or is not.
     Stored(Ticket, Result<()>),
+    /// A transaction is to be ended here.
+    Marker(Ending, MarkerAsker),
 }
 
 /// Which append of which machine.
@@ -60,11 +69,25 @@ pub(super) struct Coordinator<M: Recorded<Reply = Result<R>>, R> {
     generation: u64,
 }
 
-#[derive(Debug)]
 struct Running<M: Recorded<Reply = Result<R>>, R> {
     ledger: Ledger<M, Asker<R>>,
+    /// A marker, and what has come behind it.
+    waiting: VecDeque<Waiting<M::Command, R>>,
     builder: BatchBuilder,
     epoch: LeaderEpoch,
+    /// What could not be read when it was made.
+    damage: Vec<Error>,
+}
+
+enum Waiting<C, R> {
+    Command(C, Asker<R>),
+    Marker(Ending, MarkerAsker),
+}
+
+impl<M: Recorded<Reply = Result<R>>, R> fmt::Debug for Running<M, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("epoch", &self.epoch).field("damage", &self.damage).finish_non_exhaustive()
+    }
 }
 
 impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
@@ -87,6 +110,28 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         Some(running.ledger.machine())
     }
 
+    /// The machine, where there is one. What it holds may not be committed yet.
+    pub(super) fn machine(&self) -> Option<&M> {
+        Some(self.running.as_ref()?.ledger.machine())
+    }
+
+    /// Which of the machines it is; another has to be told again what no record says.
+    pub(super) fn generation(&self) -> Option<u64> {
+        self.running.as_ref().map(|_| self.generation)
+    }
+
+    /// What could not be read when the machine was made.
+    pub(super) fn damage(&self) -> &[Error] {
+        self.running.as_ref().map_or(&[], |running| &running.damage)
+    }
+
+    /// Wakes one of those that wait for an answer, where anybody does.
+    pub(super) fn wake_one(&self) {
+        if let Some(running) = &self.running {
+            running.ledger.pending(|asker| asker.wake());
+        }
+    }
+
     /// The epoch in which this node keeps the machine: a later coordinator has a higher one.
     pub(super) fn epoch(&self) -> LeaderEpoch {
         self.running.as_ref().map_or(LeaderEpoch(0), |running| running.epoch)
@@ -105,7 +150,15 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
     /// Has the machine decide, where there is one; what it decides is appended with what the next step brings.
     pub(super) fn submit(&mut self, now: Now, command: M::Command, asker: Asker<R>) {
         match &mut self.running {
-            Some(running) => running.ledger.submit(now, command, asker),
+            Some(running) if running.waiting.is_empty() => running.submit(&self.partition, now, command, asker),
+            Some(running) => running.waiting.push_back(Waiting::Command(command, asker)),
+            None => asker.set(Err(Error::Superseded { offset: self.partition.end() })),
+        }
+    }
+
+    fn submit_marker(&mut self, ending: Ending, asker: MarkerAsker) {
+        match &mut self.running {
+            Some(running) => running.waiting.push_back(Waiting::Marker(ending, asker)),
             None => asker.set(Err(Error::Superseded { offset: self.partition.end() })),
         }
     }
@@ -131,8 +184,15 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
             },
             // It is about a machine that is no more: whoever waited for that has been answered.
             Input::Stored(..) => {}
+            Input::Marker(ending, asker) => match self.revive(now) {
+                Ok(begun) => {
+                    tasks.extend(begun);
+                    self.submit_marker(ending, asker);
+                }
+                Err(error) => asker.set(Err(error)),
+            },
         }
-        tasks.extend(self.drain());
+        tasks.extend(self.drain(now));
         tasks
     }
 
@@ -145,10 +205,13 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         if self.running.is_some() {
             return Ok(None);
         }
-        let (machine, end) = load(&self.partition)?;
+        let Loaded { machine, end, damage } = load(&self.partition)?;
+        for error in &damage {
+            trace::warn(self.partition.path(), || error.to_string());
+        }
         let epoch = self.partition.leader_epoch();
-        self.running =
-            Some(Running { ledger: Ledger::records(machine, end, now), builder: BatchBuilder::new(), epoch });
+        let (ledger, waiting) = (Ledger::records(machine, end, now), VecDeque::new());
+        self.running = Some(Running { ledger, waiting, builder: BatchBuilder::new(), epoch, damage });
         self.generation += 1;
         Ok(self.store(end, self.partition.receipt()))
     }
@@ -180,11 +243,22 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         for asker in running.ledger.fail() {
             asker.set(Err(error.clone()));
         }
+        for waiting in running.waiting {
+            match waiting {
+                Waiting::Command(_, asker) => asker.set(Err(error.clone())),
+                Waiting::Marker(_, asker) => asker.set(Err(error.clone())),
+            }
+        }
     }
 
-    fn drain(&mut self) -> Vec<Task> {
+    fn drain(&mut self, now: Now) -> Vec<Task> {
         let mut tasks = Vec::new();
-        while let Some(batch) = self.running.as_mut().and_then(|running| running.ledger.next_batch()) {
+        loop {
+            if let Some((ending, asker)) = self.take_waiting(now) {
+                tasks.extend(self.mark(now, ending, &asker));
+                continue;
+            }
+            let Some(batch) = self.running.as_mut().and_then(|running| running.ledger.next_batch()) else { break };
             match self.append(&batch) {
                 Ok((end, receipt)) => tasks.extend(self.store(end, receipt)),
                 Err(error) => self.fail(&error),
@@ -198,7 +272,36 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         tasks
     }
 
-    fn append(&mut self, batch: &Batch<M::Event>) -> Result<(Offset, Receipt)> {
+    /// Has the machine decide the commands whose turn has come; answers the marker whose turn it is then.
+    fn take_waiting(&mut self, now: Now) -> Option<(Ending, MarkerAsker)> {
+        let running = self.running.as_mut()?;
+        while matches!(running.waiting.front()?, Waiting::Command(..)) || running.ledger.is_settled() {
+            match running.waiting.pop_front()? {
+                Waiting::Command(command, asker) => running.submit(&self.partition, now, command, asker),
+                Waiting::Marker(ending, asker) => return Some((ending, asker)),
+            }
+        }
+        None
+    }
+
+    /// Ends a transaction here.
+    fn mark(&mut self, now: Now, ending: Ending, asker: &MarkerAsker) -> Option<Task> {
+        let running = self.running.as_mut()?;
+        let mut marked = None;
+        let written = ending.write(&self.partition, now, |appended, outcome| {
+            let at = appended.offsets.clone();
+            if at.is_empty() {
+                return; // it is there already
+            }
+            marked = Some((at.end, appended.receipt()));
+            running.ledger.marked(at, ending.producer, outcome);
+        });
+        asker.set(written);
+        let (end, receipt) = marked?;
+        self.store(end, receipt)
+    }
+
+    fn append(&mut self, batch: &Events<M::Event>) -> Result<(Offset, Receipt)> {
         let Some(Running { builder, .. }) = &mut self.running else { return Err(Error::Closed) };
         builder.clear();
         builder.stamp(self.clock.wall());
@@ -220,27 +323,78 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
     }
 }
 
-/// The machine that the records make, and where they end.
-fn load<M: Recorded + Default>(partition: &Partition) -> Result<(M, Offset)> {
-    let mut machine = M::default();
+impl<M: Recorded<Reply = Result<R>>, R> Running<M, R> {
+    /// Has the machine decide. Whoever was fenced in the partition writes nothing: what is appended in its transaction
+    /// comes before the marker that is next here, so that it is seen now.
+    fn submit(&mut self, partition: &Partition, now: Now, command: M::Command, asker: Asker<R>) {
+        let refuse = |producer: ProducerIdentity| partition.check_producer(producer.id, producer.epoch).err().map(Err);
+        self.ledger.submit_if(now, command, asker, refuse);
+    }
+}
+
+/// What the records of a partition make.
+struct Loaded<M> {
+    machine: M,
+    /// Where they end.
+    end: Offset,
+    /// What could not be read, of a machine that goes on without it.
+    damage: Vec<Error>,
+}
+
+fn load<M: Recorded + Default>(partition: &Partition) -> Result<Loaded<M>> {
+    let mut loaded = Loaded { machine: M::default(), end: partition.end(), damage: Vec::new() };
     let options = ReadOptions::new().up_to(UpTo::LogEnd);
-    let (mut offset, end) = (partition.start(), partition.end());
-    while offset < end {
-        let fetched = partition.try_read(offset, options)?;
-        for record in &fetched {
-            let at = Applied { offset: record.offset(), timestamp: record.timestamp(), producer: None };
-            let event = M::decode(record.key().unwrap_or_default(), record.value()).map_err(|reason| {
-                let path = partition.path().to_owned();
-                Error::CorruptState { path, offset: record.offset(), reason }
-            })?;
-            if let Some(event) = event {
-                machine.apply(at, &event);
+    let mut offset = partition.start();
+    while offset < loaded.end {
+        match partition.try_read(offset, options) {
+            Ok(fetched) if fetched.next_offset() <= offset => break,
+            Ok(fetched) => {
+                for batch in fetched.settled_batches() {
+                    loaded.take(partition, &batch)?;
+                }
+                offset = fetched.next_offset();
+            }
+            Err(Error::Corrupt { offsets, .. }) if M::PASSES_OVER_DAMAGE && offsets.end <= offset => break,
+            Err(error) => match &error {
+                Error::Corrupt { offsets, .. } if M::PASSES_OVER_DAMAGE => {
+                    offset = offsets.end;
+                    loaded.damage.push(error);
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(loaded)
+}
+
+impl<M: Recorded> Loaded<M> {
+    fn take(&mut self, partition: &Partition, batch: &Batch<'_>) -> Result<()> {
+        let header = batch.header();
+        let identity = header.producer_id().zip(header.producer_epoch());
+        let identity = identity.map(|(id, epoch)| ProducerIdentity { id, epoch });
+        if header.is_control() {
+            let outcome = batch.control().and_then(|control| control.outcome());
+            if let Some((producer, outcome)) = identity.zip(outcome) {
+                self.machine.end_transaction(header.base_offset(), producer, outcome);
+            }
+            return Ok(());
+        }
+        let producer = identity.filter(|_| header.is_transactional());
+        for record in batch.records() {
+            let at = Applied { offset: record.offset(), timestamp: record.timestamp(), producer };
+            match M::decode(record.key().unwrap_or_default(), record.value()) {
+                Ok(Some(event)) => self.machine.apply(at, &event),
+                Ok(None) => {}
+                Err(reason) => {
+                    let (path, offset) = (partition.path().to_owned(), record.offset());
+                    let error = Error::CorruptState { path, offset, reason };
+                    if !M::PASSES_OVER_DAMAGE {
+                        return Err(error);
+                    }
+                    self.damage.push(error);
+                }
             }
         }
-        if fetched.next_offset() <= offset {
-            break;
-        }
-        offset = fetched.next_offset();
+        Ok(())
     }
-    Ok((machine, end))
 }

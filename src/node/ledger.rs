@@ -17,11 +17,13 @@
 //! where everything is committed.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::Bytes;
 
 use crate::clock::{Moment, Now};
 use crate::machine::{Applied, Decision, Journaled, Machine, ProducerIdentity, Recorded};
+use crate::record::control::Outcome;
 use crate::types::Offset;
 
 /// What an event is in the log.
@@ -100,7 +102,21 @@ impl<M: Machine, A> Ledger<M, A> {
 
     /// Has the machine decide, and applies what it decided.
     pub(super) fn submit(&mut self, now: Now, command: M::Command, asker: A) {
+        self.submit_if(now, command, asker, |_| None);
+    }
+
+    /// The same, unless the producer in whose transaction it is decided may not: then nothing happens, and that is the
+    /// reply.
+    pub(super) fn submit_if(
+        &mut self,
+        now: Now,
+        command: M::Command,
+        asker: A,
+        refuse: impl FnOnce(ProducerIdentity) -> Option<M::Reply>,
+    ) {
         let Decision { events, producer, reply } = self.machine.decide(now, command);
+        let refused = producer.filter(|_| !events.is_empty()).and_then(refuse);
+        let (events, reply) = refused.map_or((events, reply), |refusal| (Vec::new(), refusal));
         for event in events {
             let offset = self.next_open();
             self.machine.apply(Applied { offset, timestamp: Some(now.wall), producer }, &event);
@@ -146,6 +162,19 @@ impl<M: Machine, A> Ledger<M, A> {
             Form::Records => at.plus(events.len() as u64),
         };
         Some(Batch { at, producer, events })
+    }
+
+    /// A transaction of `producer` has ended, by a marker that was appended in the turn of the next batch and takes the
+    /// offsets `at`; like a batch it is under way then. Only where everything is committed.
+    pub(super) fn marked(&mut self, at: Range<Offset>, producer: ProducerIdentity, outcome: Outcome) {
+        self.machine.end_transaction(at.start, producer, outcome);
+        self.next = at.end;
+        self.under_way = true;
+    }
+
+    /// The next of those that wait whom `is_meant` takes.
+    pub(super) fn pending(&self, is_meant: impl Fn(&A) -> bool) -> Option<&A> {
+        self.held.iter().map(|held| &held.asker).find(|asker| is_meant(asker))
     }
 
     /// Everything below `end` is committed.

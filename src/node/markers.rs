@@ -14,9 +14,14 @@
 //! A marker ends the transaction before it, and no earlier one: where that hangs, because its own marker is lost, it is
 //! aborted first. (Where the power goes, a partition whose topic is not synced may keep the records of an aborted
 //! transaction and lose its marker; the records of the next one are lost then, too, and its marker must not commit them.)
+//!
+//! Where the partition is that of a group's coordinator, it is the coordinator who appends the marker, in its turn: it goes
+//! by the offsets of what it has appended, and what it knows of positions changes with the marker.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::slot::Slot;
 use super::{Node, Topics};
 use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
@@ -31,6 +36,19 @@ const RETRY: Duration = Duration::from_millis(100);
 /// What is written is looked after so long; partitions sync what nobody waits for sooner.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// How a transaction ends, as its markers say it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    pub(super) producer: ProducerIdentity,
+    outcome: Outcome,
+    version: TransactionVersion,
+    /// Of whoever decided so.
+    epoch: LeaderEpoch,
+}
+
+/// Who asked a coordinator to append a marker: what to ask after then, or nothing where none is needed.
+pub(super) type MarkerAsker = Arc<Slot<Result<Option<Receipt>>>>;
+
 /// The markers of one transaction.
 #[derive(Debug)]
 pub(super) struct Marking {
@@ -38,16 +56,11 @@ pub(super) struct Marking {
     outcome: Outcome,
     version: TransactionVersion,
     left: Vec<TopicPartition>,
+    /// What coordinators were asked to append.
+    asked: Vec<(TopicPartition, MarkerAsker)>,
     written: Vec<(Partition, Receipt)>,
     /// When it is looked at next.
     pub(super) due: Moment,
-}
-
-/// What became of one marker.
-enum Written {
-    Appended(Partition, Receipt),
-    /// Nobody needs it.
-    Needless,
 }
 
 impl Marking {
@@ -58,39 +71,34 @@ impl Marking {
         partitions: Vec<TopicPartition>,
     ) -> Self {
         let version = if bumped { TransactionVersion::V2 } else { TransactionVersion::V1 };
-        Self { producer, outcome, version, left: partitions, written: Vec::new(), due: Moment(0) }
+        let (asked, written) = (Vec::new(), Vec::new());
+        Self { producer, outcome, version, left: partitions, asked, written, due: Moment(0) }
     }
 
     /// Goes on as far as that is possible without waiting; says whether every marker is stored.
     pub(super) fn proceed(&mut self, node: &Node, epoch: LeaderEpoch, now: Now) -> bool {
         let topics = node.topics();
+        let ending = Ending { producer: self.producer, outcome: self.outcome, version: self.version, epoch };
         let left = std::mem::take(&mut self.left);
-        let mut delay = LOOK_AGAIN;
-        for partition in left {
-            match self.write(&topics, &partition, epoch, now) {
-                Ok(Written::Appended(partition, receipt)) => self.written.push((partition, receipt)),
-                Ok(Written::Needless) => {}
-                Err(error) => {
-                    trace::warn(&node.home.directory, || format!("{partition} takes no marker yet: {error}"));
-                    self.left.push(partition);
-                    delay = RETRY;
-                }
+        self.due = now.monotonic.after(LOOK_AGAIN);
+        for name in left {
+            let topic = topics.get(name.topic.as_str());
+            let Some(partition) = topic.and_then(|topic| topic.partitions.get(name.partition as usize)) else {
+                continue; // its topic was deleted
+            };
+            match node.mark_in_group(&name, ending, now) {
+                Some(asker) => self.asked.push((name, asker)),
+                None => self.take(&topics, name, now, ending.write(partition, now, |_, _| {})),
             }
         }
-        let written = std::mem::take(&mut self.written);
-        for (partition, receipt) in written {
-            match partition.try_stored(receipt) {
-                Some(Ok(())) => {}
-                None => self.written.push((partition, receipt)),
-                // Whether it is there is not known: it is written again.
-                Some(Err(_)) => {
-                    self.left.extend(name_of(&topics, &partition));
-                    delay = RETRY;
-                }
+        for (name, asker) in std::mem::take(&mut self.asked) {
+            match asker.take() {
+                Some(answer) => self.take(&topics, name, now, answer),
+                None => self.asked.push((name, asker)),
             }
         }
-        self.due = now.monotonic.after(delay);
-        self.left.is_empty() && self.written.is_empty()
+        self.look_after_written(&topics, now);
+        self.left.is_empty() && self.asked.is_empty() && self.written.is_empty()
     }
 
     /// What is written and not known to be stored.
@@ -98,39 +106,83 @@ impl Marking {
         self.written.clone()
     }
 
-    fn write(&self, topics: &Topics, name: &TopicPartition, epoch: LeaderEpoch, now: Now) -> Result<Written> {
+    /// What coordinators have not answered yet.
+    pub(super) fn asked(&self) -> Vec<(TopicPartition, MarkerAsker)> {
+        self.asked.clone()
+    }
+
+    /// What became of one marker. One that was refused is written again later.
+    fn take(&mut self, topics: &Topics, name: TopicPartition, now: Now, written: Result<Option<Receipt>>) {
         let topic = topics.get(name.topic.as_str());
         let partition = topic.and_then(|topic| topic.partitions.get(name.partition as usize));
-        let Some(partition) = partition else { return Ok(Written::Needless) };
+        match (written, partition) {
+            (Ok(Some(receipt)), Some(partition)) => self.written.push((partition.clone(), receipt)),
+            (Ok(_), _) => {}
+            (Err(error), partition) => {
+                if let Some(partition) = partition {
+                    trace::warn(partition.path(), || format!("takes no marker yet: {error}"));
+                }
+                self.left.push(name);
+                self.due = now.monotonic.after(RETRY);
+            }
+        }
+    }
+
+    fn look_after_written(&mut self, topics: &Topics, now: Now) {
+        for (partition, receipt) in std::mem::take(&mut self.written) {
+            match partition.try_stored(receipt) {
+                Some(Ok(())) => {}
+                None => self.written.push((partition, receipt)),
+                // Whether it is there is not known: it is written again.
+                Some(Err(_)) => {
+                    self.left.extend(name_of(topics, &partition));
+                    self.due = now.monotonic.after(RETRY);
+                }
+            }
+        }
+    }
+}
+
+impl Ending {
+    /// Appends the marker, and that of an earlier transaction which hangs before it; `appended` is told of each. Answers
+    /// what to ask after, or nothing where the partition needs none.
+    pub(super) fn write(
+        self,
+        partition: &Partition,
+        now: Now,
+        mut appended: impl FnMut(&Appended<'_>, Outcome),
+    ) -> Result<Option<Receipt>> {
         if self.version == TransactionVersion::V2
             && let Some(open) = partition.open_epoch(self.producer.id)
         {
             let end = ProducerEpoch(open.0.saturating_add(1));
             if end < self.producer.epoch {
-                self.append(partition, Outcome::Aborted, end, epoch, now).map(drop)?;
+                appended(&self.append(partition, Outcome::Aborted, end, now)?, Outcome::Aborted);
             }
         }
-        match self.append(partition, self.outcome, self.producer.epoch, epoch, now) {
-            Ok(appended) => Ok(Written::Appended(partition.clone(), appended.receipt())),
-            Err(Error::ProducerFenced { epoch, current, .. }) if epoch < current => Ok(Written::Needless),
-            Err(Error::CoordinatorFenced { .. }) => Ok(Written::Needless),
+        match self.append(partition, self.outcome, self.producer.epoch, now) {
+            Ok(marker) => {
+                appended(&marker, self.outcome);
+                Ok(Some(marker.receipt()))
+            }
+            Err(Error::ProducerFenced { epoch, current, .. }) if epoch < current => Ok(None),
+            Err(Error::CoordinatorFenced { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Appends a marker, as of the coordinator that the partition knows where that is a later one and has left the
     /// transaction open.
-    fn append<'p>(
-        &self,
-        partition: &'p Partition,
+    fn append(
+        self,
+        partition: &Partition,
         outcome: Outcome,
         producer_epoch: ProducerEpoch,
-        epoch: LeaderEpoch,
         now: Now,
-    ) -> Result<Appended<'p>> {
+    ) -> Result<Appended<'_>> {
         let producer_id = self.producer.id;
         let mut marker =
-            Marker { outcome, producer_id, producer_epoch, coordinator_epoch: epoch.0, timestamp: now.wall };
+            Marker { outcome, producer_id, producer_epoch, coordinator_epoch: self.epoch.0, timestamp: now.wall };
         match partition.append_marker(&marker, self.version) {
             Err(Error::CoordinatorFenced { current, .. }) if partition.open_epoch(producer_id).is_some() => {
                 marker.coordinator_epoch = current;

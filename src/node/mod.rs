@@ -9,8 +9,9 @@
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
 //!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
-//!   cleaning.rs    which partition is compacted               holding.rs   what is held for groups
-//!   measuring.rs   figures of the whole log
+//!   groups.rs      the coordinators of groups                 members.rs  the members that live here
+//!   desk.rs        a coordinator as several threads use it    cleaning.rs which partition is compacted
+//!   holding.rs     what is held for groups                   measuring.rs figures of the whole log
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -23,6 +24,7 @@
 mod admin;
 mod cleaning;
 mod coordinator;
+mod desk;
 mod driver;
 mod groups;
 mod holding;
@@ -30,6 +32,7 @@ mod home;
 mod ledger;
 mod markers;
 mod measuring;
+mod members;
 mod metadata;
 mod open;
 mod partitions;
@@ -45,9 +48,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::clock::{Clock, Moment, Now};
-#[cfg(test)]
-use crate::config::CleanerConfig;
 use crate::config::TopicConfig;
+#[cfg(test)]
+use crate::config::{CleanerConfig, GroupConfig};
 use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
@@ -55,15 +58,19 @@ use crate::random::Random;
 use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
+pub(crate) use groups::Committing;
 pub(crate) use holding::{Loss, Losses, Readings};
+pub(crate) use members::Membership;
 pub(crate) use open::NodeOptions;
 
 use cleaning::Cleaning;
+use desk::Desks;
 use driver::Driver;
+use groups::Groups;
 use holding::Watchers;
 use home::Home;
 use producer_ids::ProducerIds;
-use transactions::Desks;
+use transactions::TransactionDesk;
 use work::{Alarm, Flusher, Flushes, Intervals, Threads};
 
 /// A topic as it is on this node.
@@ -124,7 +131,8 @@ pub(crate) struct Node {
     reconciled: Mutex<Option<Pointer<Controller>>>,
     topics: Swap<Topics>,
     producer_ids: Mutex<ProducerIds>,
-    desks: Desks,
+    desks: Desks<TransactionDesk>,
+    groups: Groups,
     /// Counts the changes of the topics.
     version: AtomicU64,
     changed: Event,
@@ -268,6 +276,7 @@ impl Node {
             background: false,
             cluster: None,
             cleaner: CleanerConfig::new(),
+            groups: GroupConfig::new(),
             seed: 0,
         };
         Self::open(options).expect("a new log opens")

@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cleaning::Cleaning;
+use super::desk::Desks;
 use super::driver::Driver;
+use super::groups::Groups;
 use super::holding::Watchers;
 use super::home::{Home, check_owner};
 use super::partitions::{Adoption, adoptions};
 use super::producer_ids::ProducerIds;
-use super::transactions::Desks;
 use super::work::{Alarm, Flushes, Intervals, Threads};
 use super::{Node, Timed};
 use crate::clock::Clock;
-use crate::config::CleanerConfig;
+use crate::config::{CleanerConfig, GroupConfig};
 use crate::controller::{Command, check_cluster};
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
@@ -43,14 +44,17 @@ pub(crate) struct NodeOptions {
     pub(crate) cluster: Option<String>,
     /// What compaction may use.
     pub(crate) cleaner: CleanerConfig,
+    /// What holds for all groups.
+    pub(crate) groups: GroupConfig,
     pub(crate) seed: u64,
 }
 
 impl Node {
     /// Opens a log's directory; creates it where it is missing.
     pub(crate) fn open(options: NodeOptions) -> Result<Arc<Self>> {
-        let NodeOptions { directory, storage, clock, background, cluster, cleaner, seed } = options;
+        let NodeOptions { directory, storage, clock, background, cluster, cleaner, groups, seed } = options;
         cleaner.check()?;
+        groups.check()?;
         if let Some(name) = cluster.as_deref() {
             check_cluster(name).map_err(|reason| Error::InvalidName { name: name.to_owned(), reason })?;
         }
@@ -83,6 +87,7 @@ impl Node {
             topics: Swap::new(Shared::default()),
             producer_ids: Mutex::new(ProducerIds::default()),
             desks: Desks::new(),
+            groups: Groups::new(groups),
             version: AtomicU64::new(0),
             changed: Event::new(),
             timed: Mutex::new(Vec::new()),
@@ -135,6 +140,7 @@ impl Node {
         self.books.save()?;
         partitions().try_for_each(Partition::leave_inner_files)?;
         self.skip_known_producer_ids();
+        self.recover_groups();
         self.recover_transactions();
         self.measure_recovery();
         Ok(())
@@ -193,6 +199,7 @@ impl Node {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.close_groups();
         let timed: Vec<Arc<dyn Timed>> = self.timed.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         for timed in &timed {
             timed.close();
@@ -234,7 +241,7 @@ impl Drop for Node {
 }
 
 /// 2^64 over the golden ratio: the seeds of a log's openings lie far apart.
-const SEED_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const SEED_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A log that was closed, and of which nothing was changed, is closed still.
 fn restore_marker(home: &Home, was_clean: bool) {

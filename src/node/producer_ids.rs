@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::clock::ManualClock;
-    use crate::config::CleanerConfig;
+    use crate::config::{CleanerConfig, GroupConfig};
     use crate::node::NodeOptions;
     use crate::storage::MemoryStorage;
     use crate::types::Timestamp;
@@ -86,8 +86,9 @@ mod tests {
         let clock = Arc::new(ManualClock::at(Timestamp(0)));
         let directory = Path::new("/log").to_owned();
         let storage = storage.shared();
-        let cleaner = CleanerConfig::new();
-        let options = NodeOptions { directory, storage, clock, background: false, cleaner, cluster: None, seed: 0 };
+        let (cleaner, groups) = (CleanerConfig::new(), GroupConfig::new());
+        let options =
+            NodeOptions { directory, storage, clock, background: false, cleaner, cluster: None, groups, seed: 0 };
         Node::open(options).unwrap()
     }
 

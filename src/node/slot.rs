@@ -1,5 +1,6 @@
 //! A place for one answer, which one thread waits for.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::sync::{Mutex, Signal};
@@ -9,15 +10,23 @@ use crate::sync::{Mutex, Signal};
 pub(super) struct Slot<T> {
     answer: Mutex<Option<T>>,
     filled: Signal,
+    was_filled: AtomicBool,
+    awaited: AtomicBool,
 }
 
 impl<T> Slot<T> {
     pub(super) fn new() -> Self {
-        Self { answer: Mutex::new(None), filled: Signal::new() }
+        Self {
+            answer: Mutex::new(None),
+            filled: Signal::new(),
+            was_filled: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn set(&self, answer: T) {
         *self.answer.lock() = Some(answer);
+        self.was_filled.store(true, Ordering::Release);
         self.filled.raise();
     }
 
@@ -32,7 +41,31 @@ impl<T> Slot<T> {
             if let Some(answer) = self.take() {
                 return answer;
             }
-            self.filled.wait(Duration::MAX);
+            self.sleep();
         }
+    }
+
+    /// A thread is going to wait here.
+    pub(super) fn is_awaited(&self) {
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    /// Has whoever waits look for something else to do; says whether anybody does.
+    pub(super) fn wake(&self) -> bool {
+        let is_awaited = self.awaited.load(Ordering::Acquire);
+        if is_awaited {
+            self.filled.raise();
+        }
+        is_awaited
+    }
+
+    /// Sleeps until it is filled, or [`Self::wake`] is called.
+    pub(super) fn sleep(&self) {
+        self.filled.wait(Duration::MAX);
+    }
+
+    /// Whether the answer was there, be it taken or not.
+    pub(super) fn is_filled(&self) -> bool {
+        self.was_filled.load(Ordering::Acquire)
     }
 }

@@ -11,12 +11,11 @@
 //!
 //! Order of locks: a desk's is taken before a partition's, and after none.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::coordinator::{Coordinator, Input, Task};
+use super::coordinator::{Asker, Coordinator, Input};
+use super::desk::{AsDesk, Desk, serve, serve_once};
 use super::markers::Marking;
 use super::slot::Slot;
 use super::{Node, Topic};
@@ -36,41 +35,23 @@ use crate::types::{ProducerEpoch, ProducerId, TopicPartition};
 /// A record that names every partition of the largest transaction fits.
 const STATE_BATCH_BYTES_MAX: u32 = 16 << 20;
 const STATE_SEGMENT_BYTES: u32 = 100 << 20;
-const NEVER: u64 = u64::MAX;
-/// A machine that could not be made is tried again after so long.
-const REVIVE: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// The coordinators, by partition of their topic; none until the topic is there.
-#[derive(Debug)]
-pub(super) struct Desks {
-    desks: OnceLock<Vec<Mutex<Desk>>>,
-    /// When any of them has something to do, in nanoseconds of [`Moment`]; never later than that.
-    due: AtomicU64,
-}
 
 /// One coordinator, and what is on its way.
 #[derive(Debug)]
-struct Desk {
-    coordinator: Coordinator<Transactions, Reply>,
+pub(super) struct TransactionDesk {
+    desk: Desk<Transactions, Reply>,
     /// By transactional id.
     markings: BTreeMap<String, Marking>,
     /// What ends transactions that no coordinator knows of.
     hanging: Vec<Marking>,
-    /// What nobody waits for.
-    tasks: Vec<Task>,
 }
 
-impl Desks {
-    pub(super) const fn new() -> Self {
-        Self { desks: OnceLock::new(), due: AtomicU64::new(NEVER) }
-    }
+impl AsDesk for TransactionDesk {
+    type Machine = Transactions;
+    type Reply = Reply;
 
-    fn all(&self) -> &[Mutex<Desk>] {
-        self.desks.get().map_or(&[], Vec::as_slice)
-    }
-
-    fn is_due_by(&self, due: Moment) {
-        self.due.fetch_min(due.0, Ordering::AcqRel);
+    fn desk(&mut self) -> &mut Desk<Transactions, Reply> {
+        &mut self.desk
     }
 }
 
@@ -93,9 +74,8 @@ impl Node {
         let ends = matches!(command, Command::End { .. });
         let desk = self.desk(id)?;
         let slot = Arc::new(Slot::new());
-        let tasks = desk.lock().command(self, id, command, &slot);
-        self.run_desk_tasks(desk, tasks);
-        let reply = slot.wait();
+        desk.lock().command(self, id, command, &slot);
+        let reply = serve(desk, &slot, || self.now());
         if ends && reply.is_ok() {
             self.advance(desk);
         }
@@ -108,8 +88,12 @@ impl Node {
     pub(crate) fn settle(&self, id: &str) -> Result<()> {
         let desk = self.desk(id)?;
         self.advance(desk);
-        let tasks = std::mem::take(&mut desk.lock().tasks);
-        self.run_desk_tasks(desk, tasks);
+        while serve_once(desk, || self.now()) {}
+        self.advance(desk);
+        let asked = desk.lock().markings.get(id).map(Marking::asked).unwrap_or_default();
+        for (name, asker) in &asked {
+            self.serve_group_until(name, asker);
+        }
         self.advance(desk);
         let written = desk.lock().markings.get(id).map(Marking::written).unwrap_or_default();
         for (partition, receipt) in &written {
@@ -120,18 +104,18 @@ impl Node {
         Ok(())
     }
 
-    fn desk(&self, id: &str) -> Result<&Mutex<Desk>> {
+    fn desk(&self, id: &str) -> Result<&Mutex<TransactionDesk>> {
         let desks = self.desks_of(&*self.state_topic()?);
         let count = u32::try_from(desks.len()).unwrap_or(u32::MAX);
         desks.get(partition_of(id, count) as usize).ok_or(Error::Closed)
     }
 
-    fn desks_of(&self, topic: &Topic) -> &[Mutex<Desk>] {
+    fn desks_of(&self, topic: &Topic) -> &[Mutex<TransactionDesk>] {
         let open = |partition: &crate::partition::Partition| {
             let coordinator = Coordinator::new(partition.clone(), Arc::clone(&self.clock));
-            Mutex::new(Desk { coordinator, markings: BTreeMap::new(), hanging: Vec::new(), tasks: Vec::new() })
+            Mutex::new(TransactionDesk { desk: Desk::new(coordinator), markings: BTreeMap::new(), hanging: Vec::new() })
         };
-        self.desks.desks.get_or_init(|| topic.partitions.iter().map(open).collect())
+        self.desks.or_open(|| topic.partitions.iter().map(open).collect())
     }
 
     /// The topic of the coordinators' records; made where it is not there.
@@ -149,18 +133,8 @@ impl Node {
         self.topic(STATE_TOPIC)
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         self.clock.now()
-    }
-
-    /// Does what steps want done, until nothing is left.
-    fn run_desk_tasks(&self, desk: &Mutex<Desk>, tasks: Vec<Task>) {
-        let mut tasks = VecDeque::from(tasks);
-        while let Some(Task { ticket, receipt }) = tasks.pop_front() {
-            let partition = desk.lock().coordinator.partition().clone();
-            let stored = partition.wait_stored(receipt);
-            tasks.extend(desk.lock().step(self.now(), Input::Stored(ticket, stored)));
-        }
     }
 }
 
@@ -173,12 +147,11 @@ impl Node {
         let now = self.now();
         for desk in self.desks_of(&topic) {
             let mut locked = desk.lock();
-            if locked.coordinator.partition().end() == locked.coordinator.partition().start() {
+            if !locked.desk.coordinator.has_stopped() {
                 continue;
             }
-            let tasks = locked.step(now, Input::Load);
-            locked.tasks.extend(tasks);
-            if let Some(machine) = locked.coordinator.settled() {
+            locked.desk.revive(now);
+            if let Some(machine) = locked.desk.coordinator.settled() {
                 let greatest = machine.transactions().map(|(_, one)| one.kept.producer_id.0).max();
                 self.skip_producer_ids(ProducerId(greatest.map_or(0, |id| id.saturating_add(1))));
             }
@@ -215,8 +188,8 @@ impl Node {
         let mut kept = BTreeMap::new();
         for desk in desks {
             let desk = desk.lock();
-            let partition = desk.coordinator.partition();
-            match desk.coordinator.settled() {
+            let partition = desk.desk.coordinator.partition();
+            match desk.desk.coordinator.settled() {
                 Some(machine) => {
                     for (_, one) in machine.transactions() {
                         let ids = [Some(one.kept.producer_id), one.kept.previous_producer_id];
@@ -244,16 +217,14 @@ impl Node {
 
     /// When a coordinator has something to do.
     pub(super) fn transactions_due(&self) -> Option<Moment> {
-        let due = self.desks.due.load(Ordering::Acquire);
-        (due != NEVER).then_some(Moment(due))
+        self.desks.due()
     }
 
     /// Does what is due; says whether there was anything.
     pub(super) fn run_transactions(&self, now: Now) -> bool {
-        if self.transactions_due().is_none_or(|due| due > now.monotonic) || self.check_open().is_err() {
+        if self.check_open().is_err() || !self.desks.take_due(now.monotonic) {
             return false;
         }
-        self.desks.due.store(NEVER, Ordering::Release);
         for desk in self.desks.all() {
             self.advance(desk);
             self.note_due(desk);
@@ -262,68 +233,44 @@ impl Node {
     }
 
     /// Goes on with everything of a desk as far as nothing has to be waited for.
-    fn advance(&self, desk: &Mutex<Desk>) {
+    fn advance(&self, desk: &Mutex<TransactionDesk>) {
         let now = self.now();
         let mut desk = desk.lock();
-        desk.revive(now);
-        desk.look_after_tasks(now);
+        desk.desk.revive(now);
+        desk.desk.look_after_tasks(now);
         desk.take_actions(now);
         desk.write_markers(self, now);
     }
 
-    fn note_due(&self, desk: &Mutex<Desk>) {
+    fn note_due(&self, desk: &Mutex<TransactionDesk>) {
         let due = desk.lock().due(self.now());
-        if let Some(due) = due {
-            self.desks.is_due_by(due);
+        if due.is_some_and(|due| self.desks.is_due_by(due)) {
             self.wake();
         }
     }
 }
 
-impl Desk {
-    fn step(&mut self, now: Now, input: Input<Command, Reply>) -> Vec<Task> {
-        let mut tasks = std::mem::take(&mut self.tasks);
-        tasks.extend(self.coordinator.step(now, input));
-        tasks
-    }
-
+impl TransactionDesk {
     /// A command of a front end. Where the markers of the transaction before are stored, its completion goes along.
-    fn command(&mut self, node: &Node, id: &str, command: Command, slot: &Arc<Slot<Result<Reply>>>) -> Vec<Task> {
-        let (now, epoch) = (node.now(), self.coordinator.epoch());
+    fn command(&mut self, node: &Node, id: &str, command: Command, slot: &Asker<Reply>) {
+        let (now, epoch) = (node.now(), self.desk.coordinator.epoch());
         if let Some(marking) = self.markings.get_mut(id)
             && marking.proceed(node, epoch, now)
         {
             let complete = Command::Complete { id: id.to_owned(), producer: marking.producer };
             self.markings.remove(id);
-            self.coordinator.submit(now, complete, Arc::new(Slot::new()));
+            self.desk.coordinator.submit(now, complete, Arc::new(Slot::new()));
         }
-        self.step(now, Input::Command(command, Arc::clone(slot)))
+        self.desk.step(now, Input::Command(command, Arc::clone(slot)));
     }
 
     /// A command that nobody waits for the answer of.
     fn order(&mut self, now: Now, command: Command) {
-        self.tasks = self.step(now, Input::Command(command, Arc::new(Slot::new())));
-    }
-
-    /// A machine that was dropped since its records could not be written is made anew: what it has decided is to be
-    /// carried out, and what is open to time out, whether or not anybody asks.
-    fn revive(&mut self, now: Now) {
-        if self.coordinator.has_stopped() {
-            self.tasks = self.step(now, Input::Load);
-        }
-    }
-
-    fn look_after_tasks(&mut self, now: Now) {
-        for task in std::mem::take(&mut self.tasks) {
-            match self.coordinator.partition().try_stored(task.receipt) {
-                Some(stored) => self.tasks = self.step(now, Input::Stored(task.ticket, stored)),
-                None => self.tasks.push(task),
-            }
-        }
+        self.desk.order(now, command);
     }
 
     fn take_actions(&mut self, now: Now) {
-        for action in self.coordinator.actions(now) {
+        for action in self.desk.coordinator.actions(now) {
             match action {
                 Action::WriteMarkers { id, producer, outcome, partitions, bumped } => {
                     let is_known = self.markings.get(&id).is_some_and(|known| known.producer == producer);
@@ -338,7 +285,7 @@ impl Desk {
     }
 
     fn write_markers(&mut self, node: &Node, now: Now) {
-        let epoch = self.coordinator.epoch();
+        let epoch = self.desk.coordinator.epoch();
         self.hanging.retain_mut(|marking| !marking.proceed(node, epoch, now));
         let mut done = Vec::new();
         for (id, marking) in &mut self.markings {
@@ -353,10 +300,7 @@ impl Desk {
     }
 
     fn due(&self, now: Now) -> Option<Moment> {
-        let soon = now.monotonic.after(std::time::Duration::from_millis(5));
-        let tasks = (!self.tasks.is_empty()).then_some(soon);
-        let stopped = self.coordinator.has_stopped().then(|| now.monotonic.after(REVIVE));
         let markings = self.markings.values().chain(&self.hanging).map(|marking| marking.due);
-        markings.chain(tasks).chain(stopped).chain(self.coordinator.deadline()).min()
+        markings.chain(self.desk.due(now)).min()
     }
 }

@@ -313,7 +313,12 @@ impl Node {
     }
 
     fn next_timed(&self) -> Option<Moment> {
-        self.timed().iter().filter_map(|timed| timed.due()).chain(self.transactions_due()).min()
+        self.timed()
+            .iter()
+            .filter_map(|timed| timed.due())
+            .chain(self.transactions_due())
+            .chain(self.groups_due())
+            .min()
     }
 
     /// Runs what is registered and due; says whether there was any.
@@ -323,7 +328,8 @@ impl Node {
         for timed in &due {
             timed.run(now);
         }
-        self.run_transactions(now) || !due.is_empty()
+        let (groups, transactions) = (self.run_groups(now), self.run_transactions(now));
+        groups || transactions || !due.is_empty()
     }
 
     /// The timed thread.

@@ -74,6 +74,11 @@ impl Partition {
         self.inner.producers.lock().expect_no_more(id, epoch);
     }
 
+    /// Refuses a producer of which a later epoch is known here.
+    pub(crate) fn check_producer(&self, id: ProducerId, epoch: ProducerEpoch) -> Result<()> {
+        self.inner.producers.lock().check_epoch(id, epoch)
+    }
+
     /// Appends a batch of a coordinator, which is asked for the epoch of its producer alone, where it has one.
     ///
     /// # Errors

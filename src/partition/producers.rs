@@ -113,6 +113,14 @@ pub(super) struct LastRecord {
 }
 
 impl Producers {
+    /// Whether no later epoch of a producer is known.
+    pub(super) fn check_epoch(&self, id: ProducerId, epoch: ProducerEpoch) -> Result<()> {
+        match self.known.get(&id) {
+            Some(producer) if epoch < producer.epoch => Err(producer.fence(id, epoch)),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a batch may be appended: it is new, or a duplicate. Nothing is changed.
     pub(super) fn check(&self, batch: &BatchHeader, origin: Origin) -> Result<Option<Duplicate>> {
         let (Some(id), Some(epoch)) = (batch.producer_id(), batch.producer_epoch()) else { return Ok(None) };

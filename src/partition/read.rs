@@ -150,6 +150,13 @@ impl Fetched {
         &self.batches
     }
 
+    /// The batches without those of aborted transactions (where the read was [`Isolation::Committed`]), control batches
+    /// included.
+    pub(crate) fn settled_batches(&self) -> impl Iterator<Item = Batch<'_>> {
+        let aborted = self.aborted.iter().copied().chain(std::iter::repeat(false));
+        self.batches.iter().zip(aborted).filter(|(_, is_aborted)| !is_aborted).map(|(batch, _)| batch)
+    }
+
     /// Iterates over [`Fetched::records`].
     pub fn iter(&self) -> FetchedRecords<'_> {
         self.records()

@@ -43,6 +43,15 @@ pub enum ControlRecord {
 }
 
 impl ControlRecord {
+    /// How a transaction ended, where it says that.
+    pub(crate) const fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Abort { .. } => Some(Outcome::Aborted),
+            Self::Commit { .. } => Some(Outcome::Committed),
+            _ => None,
+        }
+    }
+
     /// Reads a control record; the error is what is wrong with it.
     pub(crate) fn parse(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, &'static str> {
         let key = key.ok_or("a control record has a key")?;

@@ -1,0 +1,364 @@
+//! The coordinators of groups on a node: members, positions, transactions, crashes.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::config::{CleanerConfig, Durability};
+use crate::group::{Details, MemberSettings, Subscription};
+use crate::node::NodeOptions;
+use crate::partition::Partition;
+use crate::storage::{Fault, MemoryStorage, OperationKind};
+use crate::sync::Signal;
+use crate::txn::{Command as TransactionCommand, Reply as TransactionReply};
+use crate::types::{LeaderEpoch, Timestamp};
+
+struct Place {
+    node: Arc<Node>,
+    clock: Arc<ManualClock>,
+    storage: MemoryStorage,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::at(MemoryStorage::new(1))
+    }
+
+    fn at(storage: MemoryStorage) -> Self {
+        let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
+        let options = NodeOptions {
+            directory: Path::new("/log").to_owned(),
+            storage: storage.shared(),
+            clock: Arc::clone(&clock) as _,
+            background: false,
+            cluster: None,
+            cleaner: CleanerConfig::new(),
+            groups: GroupConfig::new(),
+            seed: 7,
+        };
+        Self { node: Node::open(options).unwrap(), clock, storage }
+    }
+
+    fn topic(&self, name: &str, partitions: u32) {
+        let config = TopicConfig::new().partitions(partitions);
+        let id = self.node.new_topic_id();
+        self.node.administer(name, Administration::Create { name: name.to_owned(), id, config }).unwrap();
+    }
+
+    fn member(&self, group: &str, topic: &str, instance: Option<&str>) -> Arc<Membership> {
+        let subscription = Subscription { topics: BTreeSet::from([topic.to_owned()]), pattern: None };
+        let instance = instance.map(str::to_owned);
+        let details = Details { subscription, instance, ..Details::default() };
+        let settings = MemberSettings::new(group.to_owned(), details);
+        Membership::join(&self.node, settings, &Pointer::new(Signal::new())).unwrap()
+    }
+
+    /// Time passes, and everybody polls; nobody owns what another does.
+    fn pass(&self, members: &mut [Owner], time: Duration) {
+        let step = Duration::from_millis(500);
+        for _ in 0..time.as_millis().div_ceil(step.as_millis()) {
+            self.clock.advance(step);
+            self.node.tick();
+            members.iter_mut().for_each(Owner::poll);
+            let owned = members.iter().map(|member| member.owned.len()).sum::<usize>();
+            let all: BTreeSet<_> = members.iter().flat_map(|member| &member.owned).collect();
+            assert_eq!(all.len(), owned, "owned twice");
+        }
+    }
+
+    fn partition_of(&self, group: &str) -> Partition {
+        let topic = self.node.topic(OFFSETS_TOPIC).unwrap();
+        topic.partitions[partition_of(group, OFFSETS_PARTITIONS) as usize].clone()
+    }
+}
+
+struct Owner {
+    membership: Arc<Membership>,
+    owned: BTreeSet<u32>,
+}
+
+impl Owner {
+    fn of(membership: Arc<Membership>) -> Self {
+        Self { membership, owned: BTreeSet::new() }
+    }
+
+    fn poll(&mut self) {
+        self.membership.settle();
+        let changes = self.membership.polled().unwrap();
+        for (_, number) in changes.lost.iter().chain(changes.revoked.iter()) {
+            assert!(self.owned.remove(&number));
+        }
+        self.owned.extend(changes.assigned.iter().map(|(_, number)| number));
+        self.membership.settle();
+    }
+}
+
+fn at(topic: &str, partition: u32) -> TopicPartition {
+    TopicPartition { topic: topic.to_owned(), partition }
+}
+
+fn position(offset: u64) -> Position {
+    Position { offset: Offset(offset), leader_epoch: Some(LeaderEpoch(0)), metadata: "here".to_owned() }
+}
+
+#[test]
+fn members_share_and_take_over() {
+    let place = Place::new();
+    place.topic("orders", 6);
+    let mut members = vec![Owner::of(place.member("g", "orders", None))];
+    members[0].poll();
+    assert_eq!(members[0].owned.len(), 6, "the first poll gets everything");
+    members.push(Owner::of(place.member("g", "orders", None)));
+    place.pass(&mut members, Duration::from_secs(15));
+    assert_eq!([members[0].owned.len(), members[1].owned.len()], [3, 3]);
+    // Dropped, it leaves; the other one hears of it with its next heartbeat.
+    drop(members.pop());
+    place.pass(&mut members, Duration::from_secs(6));
+    assert_eq!(members[0].owned.len(), 6);
+    // One that is not polled any more is out after its time, and nobody is before it.
+    members.push(Owner::of(place.member("g", "orders", None)));
+    place.pass(&mut members, Duration::from_secs(15));
+    let lost = members.pop().unwrap();
+    place.pass(&mut members, Duration::from_secs(270));
+    assert_eq!(members[0].owned.len(), 3);
+    place.pass(&mut members, Duration::from_secs(40));
+    assert_eq!(members[0].owned.len(), 6);
+    drop(lost);
+    place.topic("more", 1);
+    place.node.administer("orders", Administration::AddPartitions { name: "orders".to_owned(), total: 9 }).unwrap();
+    place.pass(&mut members, Duration::from_secs(6));
+    assert_eq!(members[0].owned.len(), 9);
+}
+
+#[test]
+fn after_a_crash_nobody_waits_for_the_members_of_before() {
+    let place = Place::new();
+    place.topic("orders", 6);
+    let mut members = vec![Owner::of(place.member("g", "orders", None))];
+    place.pass(&mut members, Duration::from_secs(1));
+    let place = Place::at(place.storage.crash(3));
+    let mut member = Owner::of(place.member("g", "orders", None));
+    member.poll();
+    assert_eq!(member.owned.len(), 6);
+    // One with an instance id has its partitions again, and nobody else has them meanwhile.
+    let mut fixed = Owner::of(place.member("h", "orders", Some("a")));
+    let other = Owner::of(place.member("h", "orders", None));
+    fixed.poll();
+    let mut both = [fixed, other];
+    place.pass(&mut both, Duration::from_secs(15));
+    let kept = both[0].owned.clone();
+    assert_eq!(kept.len(), 3);
+    let place = Place::at(place.storage.crash(5));
+    let mut other = Owner::of(place.member("h", "orders", None));
+    other.poll();
+    assert!(other.owned.is_disjoint(&kept), "{:?}", other.owned);
+    let mut fixed = Owner::of(place.member("h", "orders", Some("a")));
+    fixed.poll();
+    assert_eq!(fixed.owned, kept);
+}
+
+#[test]
+fn a_closed_log_leaves_no_members() {
+    let place = Place::new();
+    place.topic("orders", 6);
+    let mut member = Owner::of(place.member("g", "orders", None));
+    member.poll();
+    place.node.close().unwrap();
+    assert!(matches!(member.membership.polled(), Err(Error::Closed)));
+    let place = Place::at(place.storage.crash(1));
+    let described = place.node.ask_group("g", Command::Describe { group: "g".to_owned() }).unwrap();
+    let Reply::Described(described) = described else { panic!() };
+    assert_eq!(described.members, []);
+}
+
+#[test]
+fn what_is_committed_is_there_after_a_crash() {
+    let place = Place::new();
+    place.topic("orders", 2);
+    for offset in 1..=20 {
+        place.node.commit_positions("g", None, vec![(at("orders", 0), position(offset))], None).unwrap();
+    }
+    place.node.commit_positions("g", None, vec![(at("orders", 1), position(5))], None).unwrap();
+    let begun = place.node.begin_commit("g", None, vec![(at("orders", 1), position(6))]).unwrap();
+    assert!(begun.try_take().is_none(), "it is not synced yet");
+    let place = Place::at(place.storage.crash(1));
+    let found = place.node.committed("g", None, true).unwrap();
+    let found: Vec<_> = found.into_iter().map(|(one, committed)| (one.partition, committed.position)).collect();
+    let last = &found[1].1.offset;
+    assert_eq!(found[0], (0, position(20)));
+    assert!([Offset(5), Offset(6)].contains(last), "{last:?}");
+    assert_eq!(place.node.positions_of("nobody").unwrap(), BTreeMap::new());
+}
+
+#[test]
+fn a_commit_that_nobody_waits_for_is_stored_by_ticks() {
+    let place = Place::new();
+    place.topic("orders", 2);
+    let begun = place.node.begin_commit("g", None, vec![(at("orders", 1), position(6))]).unwrap();
+    for _ in 0..3 {
+        place.clock.advance(Duration::from_millis(6));
+        place.node.tick();
+    }
+    assert!(matches!(begun.try_take(), Some(Ok(()))));
+    let begun = place.node.begin_commit("g", None, vec![(at("orders", 1), position(7))]).unwrap();
+    begun.wait().unwrap();
+}
+
+/// A transactional producer, by hand.
+fn identity(place: &Place, id: &str) -> ProducerIdentity {
+    let timeout = Duration::from_secs(60);
+    let init = |fresh| TransactionCommand::Init { id: id.to_owned(), timeout, expected: None, fresh };
+    loop {
+        match place.node.transact(id, init).unwrap() {
+            TransactionReply::Identity(identity) => return identity,
+            _ => place.node.settle(id).unwrap(),
+        }
+    }
+}
+
+fn commit_in_transaction(place: &Place, id: &str, producer: ProducerIdentity, group: &str, offset: u64) {
+    let number = partition_of(group, OFFSETS_PARTITIONS);
+    let partitions = vec![at(OFFSETS_TOPIC, number)];
+    place
+        .node
+        .transact(id, |_| TransactionCommand::Add { id: id.to_owned(), producer, partitions: partitions.clone() })
+        .unwrap();
+    place.node.commit_positions(group, None, vec![(at("orders", 0), position(offset))], Some(producer)).unwrap();
+}
+
+fn end(place: &Place, id: &str, producer: ProducerIdentity, outcome: crate::Outcome) -> ProducerIdentity {
+    let end = |fresh| TransactionCommand::End { id: id.to_owned(), producer, outcome, fresh };
+    let TransactionReply::Identity(next) = place.node.transact(id, end).unwrap() else { panic!() };
+    place.node.settle(id).unwrap();
+    next
+}
+
+fn offset_of(place: &Place, group: &str) -> Option<u64> {
+    let found = place.node.committed(group, None, false).unwrap();
+    found.first().map(|(_, committed)| committed.position.offset.0)
+}
+
+#[test]
+fn positions_of_a_transaction_count_when_it_is_committed() {
+    let place = Place::new();
+    place.topic("orders", 1);
+    place.node.ensure_groups().unwrap();
+    place.node.commit_positions("g", None, vec![(at("orders", 0), position(1))], None).unwrap();
+    let producer = identity(&place, "t");
+    commit_in_transaction(&place, "t", producer, "g", 10);
+    assert_eq!(offset_of(&place, "g"), Some(1));
+    let unstable = place.node.committed("g", None, true).unwrap_err();
+    assert!(matches!(unstable, Error::UnstableOffset { .. }), "{unstable:?}");
+    // Also over another coordinator, which reads it anew.
+    let place = Place::at(place.storage.kill());
+    let unstable = place.node.committed("g", None, true).unwrap_err();
+    assert!(matches!(unstable, Error::UnstableOffset { .. }), "{unstable:?}");
+    let producer = end(&place, "t", producer, crate::Outcome::Committed);
+    assert_eq!(offset_of(&place, "g"), Some(10));
+    commit_in_transaction(&place, "t", producer, "g", 20);
+    let producer = end(&place, "t", producer, crate::Outcome::Aborted);
+    assert_eq!(offset_of(&place, "g"), Some(10));
+    // Commands and markers in turns: the offsets that the machine goes by are those of the log.
+    let mut producer = producer;
+    for offset in 30..60 {
+        commit_in_transaction(&place, "t", producer, "g", offset);
+        let begun: Vec<_> = (0..3)
+            .map(|_| place.node.begin_commit("h", None, vec![(at("orders", 0), position(offset))]).unwrap())
+            .collect();
+        producer = end(&place, "t", producer, crate::Outcome::Committed);
+        assert_eq!(offset_of(&place, "g"), Some(offset));
+        begun.into_iter().for_each(|begun| begun.wait().unwrap());
+        place.node.commit_positions("g", None, vec![(at("orders", 0), position(offset - 1))], None).unwrap();
+        assert_eq!(offset_of(&place, "g"), Some(offset - 1));
+    }
+    let place = Place::at(place.storage.crash(9));
+    assert_eq!(offset_of(&place, "g"), Some(58));
+    assert_eq!(offset_of(&place, "h"), Some(59));
+}
+
+#[test]
+fn a_producer_that_is_fenced_changes_no_position_and_fails_nobody_else() {
+    let place = Place::new();
+    place.topic("orders", 1);
+    place.node.ensure_groups().unwrap();
+    let producer = identity(&place, "t");
+    commit_in_transaction(&place, "t", producer, "g", 10);
+    let later = identity(&place, "t");
+    let begun = place.node.begin_commit("g", None, vec![(at("orders", 0), position(3))]).unwrap();
+    let late = place.node.commit_positions("g", None, vec![(at("orders", 0), position(11))], Some(producer));
+    assert!(matches!(late, Err(Error::ProducerFenced { .. })), "{late:?}");
+    begun.wait().unwrap();
+    assert_eq!(offset_of(&place, "g"), Some(3));
+    commit_in_transaction(&place, "t", later, "g", 12);
+    end(&place, "t", later, crate::Outcome::Committed);
+    assert_eq!(offset_of(&place, "g"), Some(12));
+}
+
+#[test]
+fn a_damaged_record_is_named_and_the_rest_is_read() {
+    let place = Place::new();
+    place.topic("orders", 3);
+    for number in 0..3 {
+        place.node.commit_positions("g", None, vec![(at("orders", number), position(7))], None).unwrap();
+    }
+    let partition = place.partition_of("g");
+    // One that says of itself that it is a position, and is none.
+    let mut batch = crate::BatchBuilder::new();
+    batch.push(&crate::Record::new(b"no position").key(b"\0\x01\0\x01g\0\x06orders\0\0\0\x09")).unwrap();
+    let damaged = partition.append_coordinator(&mut batch).unwrap().offsets.start;
+    place.node.close().unwrap();
+    let log = partition.path().join("00000000000000000000.log");
+    // And a flipped bit in the second batch.
+    let bytes = place.storage.bytes_of(&log).unwrap();
+    let length = |at: usize| 12 + u32::from_be_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+    let second = length(0);
+    place.storage.flip_bit(&log, second as u64 + 70, 3).unwrap();
+    let place = Place::at(place.storage.kill());
+    let found = place.node.positions_of("g").unwrap();
+    assert_eq!(found.keys().map(|one| one.partition).collect::<Vec<_>>(), [0, 2]);
+    let damage = place.node.group_damage();
+    let names = |error: &Error| match error {
+        Error::Corrupt { offsets, .. } => Some(offsets.start),
+        Error::CorruptState { offset, .. } => Some(*offset),
+        _ => None,
+    };
+    assert_eq!(damage.iter().map(names).collect::<Vec<_>>(), [Some(Offset(1)), Some(damaged)]);
+    place.node.commit_positions("g", None, vec![(at("orders", 1), position(8))], None).unwrap();
+}
+
+#[test]
+fn a_failed_sync_fails_who_waits_and_the_next_goes_on() {
+    let place = Place::new();
+    place.topic("orders", 1);
+    let mut members = vec![Owner::of(place.member("g", "orders", None))];
+    place.pass(&mut members, Duration::from_secs(1));
+    let claim = members[0].membership.claim();
+    let path = place.partition_of("g").path().to_owned();
+    let fails = move |operation: &crate::Operation| {
+        let is_meant = operation.kind == OperationKind::Sync && operation.path.starts_with(&path);
+        is_meant.then_some(Fault::Io)
+    };
+    place.storage.fail_when(fails);
+    let failed = place.node.commit_positions("g", claim.clone(), vec![(at("orders", 0), position(9))], None);
+    assert!(matches!(failed, Err(Error::Io { .. } | Error::Poisoned { .. } | Error::Superseded { .. })), "{failed:?}");
+    place.storage.clear_faults();
+    // Nothing is owned by two, nobody is thrown out, and the next commit counts.
+    place.pass(&mut members, Duration::from_secs(10));
+    assert_eq!(members[0].owned.len(), 1);
+    let claim = members[0].membership.claim();
+    place.node.commit_positions("g", claim, vec![(at("orders", 0), position(10))], None).unwrap();
+    assert_eq!(offset_of(&place, "g"), Some(10));
+}
+
+#[test]
+fn durability_of_the_positions_can_be_set() {
+    let place = Place::new();
+    place.topic("orders", 1);
+    place.node.ensure_groups().unwrap();
+    let config = place.node.topic(OFFSETS_TOPIC).unwrap().config.clone().durability(Durability::Os);
+    place.node.administer(OFFSETS_TOPIC, Administration::Configure { name: OFFSETS_TOPIC.to_owned(), config }).unwrap();
+    let begun = place.node.begin_commit("g", None, vec![(at("orders", 0), position(6))]).unwrap();
+    assert!(matches!(begun.try_take(), Some(Ok(()))), "what is written is stored");
+}

@@ -1,0 +1,176 @@
+//! The members that live in this process: each has a half of the protocol that is driven from two sides.
+//!
+//! ```text
+//!   consumer: polled, upcoming, may_read, claim ──► Member ◄── heartbeats that are due: the timed thread, a tick, a poll
+//!                                                     ▲              │
+//!                                                     └── answers ◄── coordinator (groups.rs)
+//! ```
+//!
+//! A member is dropped with its consumer: its leave is queued, and said by whoever drives the members next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Node;
+use super::coordinator::Asker;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::group::{Changes, Claim, Heartbeat, Intent, Member, MemberSettings, Reply, Subscription};
+use crate::random::Random;
+use crate::sync::{Arc as Pointer, Mutex, Signal};
+
+/// Answers are looked for so often where nobody waits for them.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// One consumer's membership in its group.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    node: Arc<Node>,
+    group: String,
+    member: Mutex<Member>,
+    /// Heartbeats that are on their way, by number.
+    awaiting: Mutex<VecDeque<(u64, Asker<Reply>)>>,
+    /// Raised where something may have changed.
+    signal: Pointer<Signal>,
+}
+
+impl Membership {
+    /// Joins, as of now.
+    pub(crate) fn join(node: &Arc<Node>, settings: MemberSettings, signal: &Pointer<Signal>) -> Result<Arc<Self>> {
+        let group = settings.group.clone();
+        node.ensure_groups()?;
+        let now = node.clock.monotonic();
+        let member = Member::new(now, settings, Random::seeded(node.seed_in_group(&group)));
+        let (member, awaiting) = (Mutex::new(member), Mutex::new(VecDeque::new()));
+        let membership = Self { node: Arc::clone(node), group, member, awaiting, signal: Pointer::clone(signal) };
+        let membership = Arc::new(membership);
+        node.groups.members.lock().push(Arc::downgrade(&membership));
+        membership.drive(now);
+        node.wake();
+        Ok(membership)
+    }
+
+    /// The consumer polls: what is to be given back is, and what was offered is its own.
+    pub(crate) fn polled(&self) -> Result<Changes> {
+        let now = self.now();
+        self.collect(now);
+        let changes = self.member.lock().polled(now);
+        self.drive(now);
+        changes
+    }
+
+    /// What the next poll will change, as far as that is known.
+    pub(crate) fn upcoming(&self) -> Changes {
+        let now = self.now();
+        self.collect(now);
+        self.member.lock().upcoming(now)
+    }
+
+    /// Whether nobody else can have what the consumer owns.
+    pub(crate) fn may_read(&self) -> bool {
+        self.member.lock().readable(self.now()).is_some()
+    }
+
+    /// Who commits; `None` where it is no member now.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        self.member.lock().claim()
+    }
+
+    /// Wants other topics from now on.
+    pub(crate) fn subscribe(&self, subscription: Subscription) {
+        let now = self.now();
+        self.member.lock().subscribe(now, subscription);
+        self.drive(now);
+        self.node.wake();
+    }
+
+    /// Waits until what is on its way is answered. Where nothing is, it returns at once.
+    pub(crate) fn settle(&self) {
+        let awaited: Vec<_> = self.awaiting.lock().iter().map(|(_, asker)| Arc::clone(asker)).collect();
+        for asker in awaited {
+            self.node.serve_group(&self.group, &asker);
+        }
+        self.collect(self.now());
+    }
+
+    /// Leaves, and waits until the coordinator has stored it.
+    pub(crate) fn close(&self) -> Result<()> {
+        let Some(leave) = self.part() else { return Ok(()) };
+        let asker = self.node.send_heartbeat(leave)?;
+        self.node.serve_group(&self.group, &asker);
+        asker.wait().map(drop)
+    }
+
+    /// Owns nothing any more; what is left to be said.
+    pub(super) fn part(&self) -> Option<Heartbeat> {
+        self.member.lock().close()
+    }
+
+    /// When there is something to do for it.
+    pub(super) fn due(&self, now: Moment) -> Option<Moment> {
+        let answers = (!self.awaiting.lock().is_empty()).then(|| now.after(LOOK_AGAIN));
+        self.member.lock().deadline().into_iter().chain(answers).min()
+    }
+
+    /// Says what is due to be said, and takes in what was answered.
+    pub(super) fn drive(&self, now: Moment) {
+        loop {
+            let heartbeat = self.member.lock().heartbeat(now);
+            let Some(heartbeat) = heartbeat else { break };
+            let (number, intent) = (heartbeat.report.number, heartbeat.intent);
+            match (self.node.send_heartbeat(heartbeat), intent) {
+                (_, Intent::Leave | Intent::LeaveForNow) => {}
+                (Ok(asker), _) => self.awaiting.lock().push_back((number, asker)),
+                (Err(error), _) => self.member.lock().answered(now, number, Err(error)),
+            }
+        }
+        self.collect(now);
+    }
+
+    /// Takes in what was answered.
+    pub(super) fn collect(&self, now: Moment) {
+        let mut answers = Vec::new();
+        self.awaiting.lock().retain(|(number, asker)| match asker.take() {
+            Some(answer) => {
+                answers.push((*number, answer));
+                false
+            }
+            None => true,
+        });
+        if answers.is_empty() {
+            return;
+        }
+        let mut member = self.member.lock();
+        for (number, answer) in answers {
+            match answer {
+                Ok(Reply::Answer(answer)) => member.answered(now, number, Ok(answer)),
+                Ok(_) => {}
+                Err(error) => member.answered(now, number, Err(error)),
+            }
+        }
+        drop(member);
+        self.signal.raise();
+    }
+
+    fn now(&self) -> Moment {
+        self.node.clock.monotonic()
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if let Some(leave) = self.part() {
+            self.node.groups.leaving.lock().push(leave);
+            self.node.wake();
+        }
+    }
+}
+
+/// What a consumer is answered that is no member any more.
+impl Membership {
+    /// The error of a commit without a claim.
+    pub(crate) fn not_a_member(&self) -> Error {
+        Error::UnknownMember { group: self.group.clone(), member: String::new() }
+    }
+}
