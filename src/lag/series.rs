@@ -105,9 +105,10 @@ mod tests {
     #[test]
     fn the_window_slides() {
         let at = |second: u64| sample(second, 100 * second.min(60), 0);
-        assert_eq!(rate(&series((0..=60).map(at)), 60), Some((100.0, 0.0)));
-        assert_eq!(rate(&series((0..=90).map(at)), 90), Some((50.0, 0.0)));
-        assert_eq!(rate(&series((0..=120).map(at)), 120), Some((0.0, 0.0)));
+        let rate_at = |end: u64| rate(&series((0..=end).step_by(5).map(at)), end);
+        assert_eq!(rate_at(60), Some((100.0, 0.0)));
+        assert_eq!(rate_at(90), Some((50.0, 0.0)));
+        assert_eq!(rate_at(120), Some((0.0, 0.0)));
     }
 
     #[test]
