@@ -33,8 +33,9 @@ use crate::group::{
 };
 use crate::machine::ProducerIdentity;
 use crate::machine::home::partition_of;
+use crate::partition::Partition;
 use crate::sync::{Arc as Pointer, Mutex};
-use crate::types::{Offset, TopicPartition};
+use crate::types::{Offset, TopicId, TopicPartition};
 
 /// What many members commit at once fits one batch.
 const OFFSETS_BATCH_BYTES_MAX: u32 = 64 << 20;
@@ -192,6 +193,15 @@ impl Node {
         Ok(())
     }
 
+    /// The partition that a group's records are in.
+    pub(crate) fn partition_of_group(&self, group: &str) -> Result<(TopicId, TopicPartition, Partition)> {
+        let topic = self.offsets_topic()?;
+        let count = u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
+        let number = partition_of(group, count);
+        let name = TopicPartition { topic: OFFSETS_TOPIC.to_owned(), partition: number };
+        Ok((topic.id, name, topic.partition(number)?.clone()))
+    }
+
     /// A seed for what must be no other's in a group: also where a log is opened again with the seed that it had, for what
     /// was given out has left records.
     pub(super) fn seed_in_group(&self, group: &str) -> u64 {
@@ -214,7 +224,7 @@ impl Node {
     }
 
     fn open_group_desks(&self, topic: &Topic) -> &[Mutex<GroupDesk>] {
-        let open = |partition: &crate::partition::Partition| {
+        let open = |partition: &Partition| {
             let coordinator = Coordinator::new(partition.clone(), Arc::clone(&self.clock));
             Mutex::new(GroupDesk { desk: Desk::new(coordinator), told: None })
         };

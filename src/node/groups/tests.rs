@@ -9,8 +9,9 @@ use crate::clock::ManualClock;
 use crate::config::{CleanerConfig, Durability};
 use crate::group::{Details, MemberSettings, Subscription};
 use crate::node::NodeOptions;
-use crate::partition::Partition;
-use crate::storage::{Fault, MemoryStorage, OperationKind};
+use crate::record::builder::{BatchBuilder, Record};
+use crate::record::control::Outcome;
+use crate::storage::{Fault, MemoryStorage, Operation, OperationKind};
 use crate::sync::Signal;
 use crate::txn::{Command as TransactionCommand, Reply as TransactionReply};
 use crate::types::{LeaderEpoch, Timestamp};
@@ -228,7 +229,7 @@ fn commit_in_transaction(place: &Place, id: &str, producer: ProducerIdentity, gr
     place.node.commit_positions(group, None, vec![(at("orders", 0), position(offset))], Some(producer)).unwrap();
 }
 
-fn end(place: &Place, id: &str, producer: ProducerIdentity, outcome: crate::Outcome) -> ProducerIdentity {
+fn end(place: &Place, id: &str, producer: ProducerIdentity, outcome: Outcome) -> ProducerIdentity {
     let end = |fresh| TransactionCommand::End { id: id.to_owned(), producer, outcome, fresh };
     let TransactionReply::Identity(next) = place.node.transact(id, end).unwrap() else { panic!() };
     place.node.settle(id).unwrap();
@@ -255,10 +256,10 @@ fn positions_of_a_transaction_count_when_it_is_committed() {
     let place = Place::at(place.storage.kill());
     let unstable = place.node.committed("g", None, true).unwrap_err();
     assert!(matches!(unstable, Error::UnstableOffset { .. }), "{unstable:?}");
-    let producer = end(&place, "t", producer, crate::Outcome::Committed);
+    let producer = end(&place, "t", producer, Outcome::Committed);
     assert_eq!(offset_of(&place, "g"), Some(10));
     commit_in_transaction(&place, "t", producer, "g", 20);
-    let producer = end(&place, "t", producer, crate::Outcome::Aborted);
+    let producer = end(&place, "t", producer, Outcome::Aborted);
     assert_eq!(offset_of(&place, "g"), Some(10));
     // Commands and markers in turns: the offsets that the machine goes by are those of the log.
     let mut producer = producer;
@@ -267,7 +268,7 @@ fn positions_of_a_transaction_count_when_it_is_committed() {
         let begun: Vec<_> = (0..3)
             .map(|_| place.node.begin_commit("h", None, vec![(at("orders", 0), position(offset))]).unwrap())
             .collect();
-        producer = end(&place, "t", producer, crate::Outcome::Committed);
+        producer = end(&place, "t", producer, Outcome::Committed);
         assert_eq!(offset_of(&place, "g"), Some(offset));
         begun.into_iter().for_each(|begun| begun.wait().unwrap());
         place.node.commit_positions("g", None, vec![(at("orders", 0), position(offset - 1))], None).unwrap();
@@ -292,7 +293,7 @@ fn a_producer_that_is_fenced_changes_no_position_and_fails_nobody_else() {
     begun.wait().unwrap();
     assert_eq!(offset_of(&place, "g"), Some(3));
     commit_in_transaction(&place, "t", later, "g", 12);
-    end(&place, "t", later, crate::Outcome::Committed);
+    end(&place, "t", later, Outcome::Committed);
     assert_eq!(offset_of(&place, "g"), Some(12));
 }
 
@@ -305,8 +306,8 @@ fn a_damaged_record_is_named_and_the_rest_is_read() {
     }
     let partition = place.partition_of("g");
     // One that says of itself that it is a position, and is none.
-    let mut batch = crate::BatchBuilder::new();
-    batch.push(&crate::Record::new(b"no position").key(b"\0\x01\0\x01g\0\x06orders\0\0\0\x09")).unwrap();
+    let mut batch = BatchBuilder::new();
+    batch.push(&Record::new(b"no position").key(b"\0\x01\0\x01g\0\x06orders\0\0\0\x09")).unwrap();
     let damaged = partition.append_coordinator(&mut batch).unwrap().offsets.start;
     place.node.close().unwrap();
     let log = partition.path().join("00000000000000000000.log");
@@ -336,7 +337,7 @@ fn a_failed_sync_fails_who_waits_and_the_next_goes_on() {
     place.pass(&mut members, Duration::from_secs(1));
     let claim = members[0].membership.claim();
     let path = place.partition_of("g").path().to_owned();
-    let fails = move |operation: &crate::Operation| {
+    let fails = move |operation: &Operation| {
         let is_meant = operation.kind == OperationKind::Sync && operation.path.starts_with(&path);
         is_meant.then_some(Fault::Io)
     };
