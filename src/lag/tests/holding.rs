@@ -52,7 +52,7 @@ fn nothing_goes_that_a_group_has_not_read_until_it_is_too_much() {
     let lost = Offset(2)..Offset(3);
     let exceeded =
         Alert::HoldExceeded { group: group.clone(), partition: partition.clone(), lost: lost.clone(), bytes: SEGMENT };
-    assert_eq!(said, [exceeded, Alert::Overtaken { group, partition, lost }], "audit has read it");
+    assert_eq!(said, [Alert::Overtaken { group, partition, lost }, exceeded], "audit has read it");
     rig.said();
     rig.append("t", 0, 2);
     rig.pass(2 * SECOND, SECOND);
