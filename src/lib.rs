@@ -82,7 +82,7 @@
 //! - Damaged bytes are [`Error::Corrupt`], with the offsets that cannot be read; a [`Reader::seek`] to the end of these
 //!   goes on behind them.
 //! - A position that the retention has overtaken is [`Error::OffsetOutOfRange`] with both ends; one that the log was cut
-//!   below is [`Error::Truncated`].
+//!   below is [`Error::Truncated`]. [`Log::monitor`] says long before that a group is about to be overtaken.
 //! - A reader that meets any of these answers it when the turn of that partition comes, and goes on with the others.
 //!
 //! Nothing is deleted by being read, and nothing is skipped in silence. A log that was not closed is recovered by the
