@@ -83,7 +83,7 @@ impl Partition {
                 start: view.log_start,
                 last_stable: marks.last_stable,
                 high_watermark: marks.high_watermark,
-                bytes_behind: if offset < marks.last_stable { behind } else { 0 },
+                bytes_behind: behind,
                 bytes_after: view.segments.iter().skip(index + 1).map(|segment| segment.size()).sum(),
                 segment_bytes: segment.size(),
                 largest: Some(largest),

@@ -1,11 +1,13 @@
 //! What a monitor says, and exactly when.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{MILLI, Rig, SECOND, SEGMENT, age, name};
 use crate::config::{Ratio, Retention};
 use crate::error::Error;
-use crate::lag::{Alert, Margin};
+use crate::lag::{Alert, Margin, Monitor};
+use crate::sync::Mutex;
 use crate::types::Offset;
 
 /// A record is kept for 100 s; the margin is a quarter, so the alert is due when the record is 75 s old.
@@ -59,8 +61,11 @@ fn it_is_said_again_after_the_group_has_caught_up_and_when_it_is_overtaken() {
     rig.pass(73 * SECOND, SECOND);
     assert_eq!((rig.partition("t", 0).start(), rig.said()), (Offset(2), vec![]));
     rig.pass(2 * SECOND, SECOND);
-    let near = ["near_edge t-0", "near_edge t-0"];
-    assert_eq!(rig.said(), near, "billing and audit");
+    for alert in &*rig.said.lock() {
+        let Alert::NearEdge { lag, .. } = alert else { panic!("{alert:?}") };
+        assert_eq!(lag.time, Some(75 * SECOND), "of the record that is next now");
+    }
+    assert_eq!(rig.said(), ["near_edge t-0", "near_edge t-0"], "billing and audit");
     rig.commit("audit", "t", 0, 3);
     rig.pass(30 * SECOND, SECOND);
     let said = rig.said.lock().clone();
@@ -160,15 +165,35 @@ fn a_callback_may_use_the_log_and_one_that_panics_ends() {
     rig.append("t", 1, 1);
     rig.commit("billing", "t", 0, 0);
     rig.commit("billing", "t", 1, 0);
-    let (node, said) = (rig.node.clone(), rig.said.clone());
+    let (node, clock, said) = (rig.node.clone(), rig.clock.clone(), rig.said.clone());
     let builder = rig.builder().on_alert(move |alert| {
         // Under no lock of the node's, and not within itself.
+        clock.advance(2 * SECOND);
         node.tick();
         assert!(!node.positions_of("billing").unwrap().is_empty());
         said.lock().push(alert.clone());
         panic!("once is enough");
     });
     let _monitor = builder.start().unwrap();
+    rig.pass(80 * SECOND, SECOND);
+    assert_eq!(rig.said(), ["near_edge t-0"]);
+}
+
+#[test]
+fn a_monitor_that_is_dropped_by_its_callback_says_no_more() {
+    let rig = Rig::new();
+    rig.topic("t", 2, age(100));
+    for number in 0..2 {
+        rig.append("t", number, 1);
+        rig.commit("billing", "t", number, 0);
+    }
+    let slot: Arc<Mutex<Option<Monitor>>> = Arc::default();
+    let (held, said) = (Arc::clone(&slot), rig.said.clone());
+    let builder = rig.builder().on_alert(move |alert| {
+        drop(held.lock().take());
+        said.lock().push(alert.clone());
+    });
+    *slot.lock() = Some(builder.start().unwrap());
     rig.pass(80 * SECOND, SECOND);
     assert_eq!(rig.said(), ["near_edge t-0"]);
 }

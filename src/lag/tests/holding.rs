@@ -56,7 +56,12 @@ fn nothing_goes_that_a_group_has_not_read_until_it_is_too_much() {
     rig.said();
     rig.append("t", 0, 2);
     rig.pass(2 * SECOND, SECOND);
-    assert_eq!((start(&rig), rig.said()), (5, vec!["hold_exceeded t-0".to_owned(); 2]), "one for each group");
+    assert_eq!(start(&rig), 5, "two more");
+    let said = rig.said.lock().clone();
+    let audit = said.iter().find(|alert| matches!(alert, Alert::HoldExceeded { group, .. } if group == "audit"));
+    let (group, partition, lost) = ("audit".to_owned(), super::name("t", 0), Offset(3)..Offset(5));
+    assert_eq!(audit, Some(&Alert::HoldExceeded { group, partition, lost, bytes: 2 * SEGMENT }), "both in one");
+    assert_eq!(rig.said(), ["overtaken t-0", "hold_exceeded t-0", "hold_exceeded t-0"], "billing was overtaken before");
     assert_readable(&rig);
 }
 
