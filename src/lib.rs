@@ -129,9 +129,12 @@ pub use consumer::{
 };
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
-pub use group::{Assignor, Progress};
+pub use group::{Assignor, GroupState, Progress};
 pub use lag::{Alert, GroupLag, Margin, Monitor, MonitorBuilder, PartitionLag, Rate, TotalLag};
-pub use log::{Ensured, Log, LogBuilder, LogStats, PartitionsAdded, TopicDescription};
+pub use log::{
+    Ensured, GroupDescription, GroupListing, GroupMember, GroupPosition, Log, LogBuilder, LogStats, MemberState,
+    PartitionsAdded, ResetTo, TopicDescription,
+};
 pub use partition::{
     Appended, Compacting, Compaction, CompactionEnd, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold,
     Maintenance, Partition, PartitionBuilder, ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats,

@@ -3,6 +3,7 @@
 //! Thread rule: a [`Log`] is a handle, cheap to clone, of one open directory; every method may be called from any
 //! thread.
 
+mod groups;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::random::Random;
 use crate::storage::{FileStorage, Storage};
 use crate::types::{TopicId, TopicPartition};
 
+pub use groups::{GroupDescription, GroupListing, GroupMember, GroupPosition, MemberState, ResetTo};
 pub use stats::LogStats;
 
 /// A log of topics in one directory, which one process has open at a time.
