@@ -96,7 +96,6 @@ mod consumer;
 mod controller;
 mod epochs;
 mod error;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the node that runs it and the consumer come next"))]
 mod group;
 mod lag;
 mod log;
