@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::commits::Commits;
-use super::consumer::Consumer;
 use super::core::{Core, Seat};
 use super::fetcher::{FetchOptions, Fetcher};
+use super::handle::Consumer;
 use super::placing::Placing;
 use super::position::{OutOfRange, StartAt};
 use super::rebalance::RebalanceListener;

@@ -262,16 +262,8 @@ impl Core {
                     Err(error) => return Some(Err(error)),
                 }
             }
-            let answer = match part.committing.take()? {
-                committing if waits => committing.wait(),
-                committing => match committing.try_take() {
-                    Some(answer) => answer,
-                    None => {
-                        part.committing = Some(committing);
-                        return None;
-                    }
-                },
-            };
+            let answer = if waits { part.committing.take()?.wait() } else { part.committing.as_ref()?.try_take()? };
+            part.committing = None;
             match answer {
                 Err(Error::StaleMember { .. }) if part.tries > 0 => part.tries -= 1,
                 answer => return Some(answer),

@@ -1,7 +1,7 @@
 //! Reading topics: many partitions through one handle, each from a position of its own.
 //!
 //! ```text
-//!   reader.rs      Reader, ReaderBuilder: without a group     consumer.rs, builder.rs   Consumer: of a group
+//!   reader.rs      Reader, ReaderBuilder: without a group     handle.rs, builder.rs  Consumer: of a group
 //!                                                             core.rs       what it consists of, its listener excepted
 //!   fetcher.rs     turns, reads                               rebalance.rs  what it gets and gives up, and who is told
 //!   nap.rs         waiting                                    placing.rs    where what it gets goes on
@@ -23,9 +23,9 @@
 mod assignment;
 mod builder;
 mod commits;
-mod consumer;
 mod core;
 mod fetcher;
+mod handle;
 mod nap;
 mod placing;
 mod polled;
@@ -39,7 +39,7 @@ mod tests;
 pub use assignment::Which;
 pub use builder::ConsumerBuilder;
 pub use commits::CommittedOffset;
-pub use consumer::Consumer;
+pub use handle::Consumer;
 pub use polled::Polled;
 pub use position::{OutOfRange, Position, StartAt};
 pub use reader::{Reader, ReaderBuilder};

@@ -12,8 +12,8 @@
 use std::fmt;
 
 use super::commits::{CommittedOffset, Positions};
-use super::consumer::Consumer;
 use super::core::Core;
+use super::handle::Consumer;
 use super::position::Position;
 use crate::error::Result;
 use crate::group::{Changes, Partitions};

@@ -362,9 +362,7 @@ impl Node {
         if self.groups_due().is_none_or(|due| due > now.monotonic) || self.check_open().is_err() {
             return false;
         }
-        for heartbeat in std::mem::take(&mut *self.groups.leaving.lock()) {
-            drop(self.send_heartbeat(heartbeat));
-        }
+        self.say_leaves();
         let members = self.memberships();
         for membership in members.iter().filter(|one| one.due(now.monotonic).is_some_and(|due| due <= now.monotonic)) {
             membership.drive(now.monotonic);
@@ -380,6 +378,13 @@ impl Node {
             membership.collect(now.monotonic);
         }
         true
+    }
+
+    /// Says what consumers that were dropped have left to be said.
+    pub(super) fn say_leaves(&self) {
+        for heartbeat in std::mem::take(&mut *self.groups.leaving.lock()) {
+            drop(self.send_heartbeat(heartbeat));
+        }
     }
 
     /// The members leave, since the log closes. What they say is stored with their partition.

@@ -40,6 +40,8 @@ impl Membership {
     pub(crate) fn join(node: &Arc<Node>, settings: MemberSettings, signal: &Pointer<Signal>) -> Result<Arc<Self>> {
         let group = settings.group.clone();
         node.ensure_groups()?;
+        // Whoever was dropped before has left by then.
+        node.say_leaves();
         let now = node.clock.monotonic();
         let member = Member::new(now, settings, Random::seeded(node.seed_in_group(&group)));
         let (member, awaiting) = (Mutex::new(member), Mutex::new(VecDeque::new()));
