@@ -5,7 +5,6 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::group::reconcile::Standing;
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();

@@ -1,7 +1,6 @@
 //! The member's half by itself, against answers that the test makes up.
 
 use super::*;
-use crate::group::protocol::Incarnation;
 use crate::random::Random;
 
 struct Half {
