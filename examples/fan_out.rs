@@ -24,7 +24,11 @@ use std::time::Duration;
 use fan_out::{Day, table};
 use program::Outcome;
 
-const USAGE: &str = "usage: fan_out [--rounds NUMBER] [--follow]";
+const USAGE: &str = "\
+usage: fan_out [--rounds NUMBER] [--follow]
+
+Lets one of four groups stand still for a day, NUMBER times (1), and checks that nothing is lost; --follow is slow enough
+to be watched.";
 /// How long a table stands where it is followed.
 const FRAME: Duration = Duration::from_millis(150);
 
