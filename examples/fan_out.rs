@@ -8,7 +8,7 @@
 //! cargo run --release --example fan_out -- --follow       every ten minutes of it, slowly enough to watch
 //! ```
 //!
-//! Time is virtual: a `ManualClock` that goes on 30 seconds with each step, so that two days pass in some seconds. The
+//! Time is virtual: a `ManualClock` that goes on two minutes with each step, so that two days pass in some seconds. The
 //! last line is the proof: nothing was lost or doubled, each account's payments came in order, and the catch-up took a
 //! fifth of the outage.
 

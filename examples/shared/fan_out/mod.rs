@@ -20,9 +20,9 @@ use team::Team;
 pub(crate) const TOPIC: &str = "payments";
 const PARTITIONS: u32 = 8;
 /// What passes with each step.
-const STEP: Duration = Duration::from_secs(30);
+const STEP: Duration = Duration::from_secs(120);
 /// How many payments are published in a step: one a second.
-const PAYMENTS_PER_STEP: u64 = 30;
+const PAYMENTS_PER_STEP: u64 = 120;
 /// How much faster than the stream the loader is.
 const SPEED: u64 = 6;
 const OUTAGE: Duration = Duration::from_secs(24 * 3600);
@@ -30,7 +30,7 @@ const OUTAGE: Duration = Duration::from_secs(24 * 3600);
 const CALM: Duration = Duration::from_secs(3600);
 /// The loader comes back six hours before the edge.
 const RETENTION: Duration = Duration::from_secs(30 * 3600);
-const STEPS_PER_FRAME: u64 = 20;
+const STEPS_PER_FRAME: u64 = 5;
 const LOADER: &str = "warehouse-loader";
 
 /// The log, who publishes, and who reads.
@@ -57,7 +57,7 @@ impl Day {
         let config = config.retention(Retention::forever().age(RETENTION)).segment_age(Some(Duration::from_secs(3600)));
         log.create_topic(TOPIC, config)?;
         let (alert, alerts) = channel();
-        let monitor = log.monitor().window(Duration::from_secs(600)).on_alert(move |said| {
+        let monitor = log.monitor().window(Duration::from_secs(1200)).on_alert(move |said| {
             drop(alert.send(said.to_string()));
         });
         let monitor = monitor.start()?;
@@ -110,7 +110,7 @@ impl Day {
         Ok(())
     }
 
-    /// Half a minute.
+    /// Two minutes.
     fn step(&mut self) -> Outcome<()> {
         self.steps += 1;
         self.clock.advance(STEP);

@@ -8,7 +8,7 @@ use super::TOPIC;
 use super::payments::{Payments, Read};
 use crate::program::Outcome;
 
-const COMMIT_INTERVAL: Duration = Duration::from_secs(900);
+const COMMIT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A group.
 pub(crate) struct Team {
@@ -42,7 +42,7 @@ impl Team {
     /// Its members join: each gets its part of the partitions, from where the group has committed.
     pub(crate) fn come(&mut self, log: &Log) -> Outcome<()> {
         for _ in 0..self.members {
-            // Commits what was polled before, every quarter of an hour and whenever a partition goes to another member.
+            // Commits what was polled before, every ten minutes and whenever a partition goes to another member.
             let consumer = log.consumer(self.name).subscribe([TOPIC]).auto_commit(COMMIT_INTERVAL);
             self.consumers.push(consumer.max_bytes(4096).open()?);
         }
