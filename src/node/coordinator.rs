@@ -28,6 +28,7 @@ use crate::mutants;
 use crate::partition::{Partition, ReadOptions, Receipt, UpTo};
 use crate::record::batches::Batch;
 use crate::record::builder::{BatchBuilder, Record};
+use crate::record::control::ControlRecord;
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset, Sequence};
 
@@ -373,7 +374,7 @@ impl<M: Recorded> Loaded<M> {
         let identity = header.producer_id().zip(header.producer_epoch());
         let identity = identity.map(|(id, epoch)| ProducerIdentity { id, epoch });
         if header.is_control() {
-            let outcome = batch.control().and_then(|control| control.outcome());
+            let outcome = batch.control().and_then(ControlRecord::outcome);
             if let Some((producer, outcome)) = identity.zip(outcome) {
                 self.machine.end_transaction(header.base_offset(), producer, outcome);
             }
