@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::group::{Command, Reply};
 use crate::node::{Node, Readings, Topic, Topics};
 use crate::partition::{Partition, ReadOptions};
-use crate::types::{Offset, Timestamp, TopicPartition};
+use crate::types::{Offset, Timestamp, TopicId, TopicPartition};
 
 /// So many reads at most look for the next record: behind those that were aborted there may be none that is shown.
 const LOOKS: usize = 8;
@@ -30,7 +30,7 @@ pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<Gr
         Ok(Reply::Described(description)) => {
             let members = description.members.iter();
             let meant = members.flat_map(|member| member.assigned.iter().chain(member.target.iter()));
-            named(&topics, meant.collect())
+            by_name(&topics, meant.collect())
         }
         Ok(_) => BTreeSet::new(),
         // It may have positions and no members, of which nothing more is known.
@@ -50,12 +50,11 @@ pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<Gr
 }
 
 /// Partitions by the names of their topics.
-fn named(topics: &Topics, partitions: BTreeSet<(crate::types::TopicId, u32)>) -> BTreeSet<TopicPartition> {
+fn by_name(topics: &Topics, partitions: BTreeSet<(TopicId, u32)>) -> BTreeSet<TopicPartition> {
     let names: BTreeMap<_, _> = topics.values().map(|topic| (topic.id, &topic.name)).collect();
-    let named = partitions.into_iter().filter_map(|(topic, partition)| {
-        names.get(&topic).map(|name| TopicPartition { topic: name.to_string(), partition })
-    });
-    named.collect()
+    let known =
+        |(topic, partition)| names.get(&topic).map(|name| TopicPartition { topic: name.to_string(), partition });
+    partitions.into_iter().filter_map(known).collect()
 }
 
 /// Looks at partitions, and asks once for what is held.

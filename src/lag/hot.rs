@@ -87,7 +87,7 @@ mod tests {
             share: 0.7,
             shares: vec![0.1, 0.7, 0.2],
         };
-        assert_eq!(look(&mut hot, 60, &rates), [expected.clone()]);
+        assert_eq!(look(&mut hot, 60, &rates).first(), Some(&expected));
         assert_eq!(look(&mut hot, 200, &rates), []);
         assert_eq!(look(&mut hot, 201, &[20.0, 60.0, 20.0]), [], "60 is less than twice the mean");
         assert_eq!(look(&mut hot, 202, &rates), []);

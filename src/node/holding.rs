@@ -114,7 +114,9 @@ impl Node {
         let mut watchers = self.watchers.0.lock();
         watchers.retain(|one| one.strong_count() > 0);
         for told in watchers.iter().filter_map(Weak::upgrade) {
-            losses.iter().for_each(|(key, loss)| told.put(key, loss));
+            for (key, loss) in &losses {
+                told.put(key, loss);
+            }
         }
     }
 }

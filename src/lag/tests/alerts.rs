@@ -7,6 +7,7 @@ use super::{MILLI, Rig, SECOND, SEGMENT, age, name};
 use crate::config::{Ratio, Retention};
 use crate::error::Error;
 use crate::lag::{Alert, Margin, Monitor};
+use crate::metrics;
 use crate::sync::Mutex;
 use crate::types::Offset;
 
@@ -117,7 +118,7 @@ fn the_edge_by_size_moves_with_what_is_appended() {
         let lag = rig.lag("billing").unwrap().partitions.remove(0);
         let bytes_in = lag.rate_in.unwrap().bytes;
         let left = lag.left.unwrap().as_secs_f64();
-        let expected = (10 - records) as f64 * SEGMENT as f64 / bytes_in;
+        let expected = f64::from(10 - records) * metrics::number(SEGMENT) / bytes_in;
         assert!((left - expected).abs() < 1e-6, "{left} {expected}");
         assert_eq!(rig.said().len(), usize::from(records == 8), "{records}");
     }
@@ -168,7 +169,7 @@ fn a_callback_may_use_the_log_and_one_that_panics_ends() {
     let (node, clock, said) = (rig.node.clone(), rig.clock.clone(), rig.said.clone());
     let builder = rig.builder().on_alert(move |alert| {
         // Under no lock of the node's, and not within itself.
-        clock.advance(2 * SECOND);
+        clock.advance(30 * SECOND);
         node.tick();
         assert!(!node.positions_of("billing").unwrap().is_empty());
         said.lock().push(alert.clone());

@@ -168,7 +168,7 @@ fn the_margin_is_exact() {
     let quarter = Margin::default();
     let age = |left: Duration, whole: Duration| {
         // The position's segment is so old that of `whole` just `left` is left.
-        let largest = Some(Timestamp(NOW.0 - i64::try_from((whole - left).as_millis()).unwrap()));
+        let largest = Some(Timestamp(NOW.0 - i64::try_from(whole.checked_sub(left).unwrap().as_millis()).unwrap()));
         let facts = with(by_age(whole));
         let facts = Facts { place: Place { largest, ..facts.place }, ..facts };
         figures(&facts, None, None, NOW).1

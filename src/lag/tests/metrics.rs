@@ -64,8 +64,8 @@ impl Seen {
         self.values.lock().get(key).unwrap_or_else(|| panic!("{key} is not among {self:#?}")).0.load(Ordering::SeqCst)
     }
 
-    fn gauge(&self, key: &str) -> f64 {
-        f64::from_bits(self.count(key))
+    fn gauge(&self, key: &str) -> String {
+        f64::from_bits(self.count(key)).to_string()
     }
 }
 
@@ -144,16 +144,16 @@ fn metrics_say_what_is_so() {
     let seen = Seen::default();
     let rig = with_local_recorder(&seen, everything);
     let partition = rig.partition("t", 1);
-    assert_eq!(seen.gauge("taffrail_partition_end{topic=t,partition=1}"), 5.0);
-    assert_eq!(seen.gauge("taffrail_partition_high_watermark{topic=t,partition=1}"), 5.0);
-    assert_eq!(seen.gauge("taffrail_topic_bytes{topic=t}"), partition.stats().bytes as f64);
+    assert_eq!(seen.gauge("taffrail_partition_end{topic=t,partition=1}"), "5");
+    assert_eq!(seen.gauge("taffrail_partition_high_watermark{topic=t,partition=1}"), "5");
+    assert_eq!(seen.gauge("taffrail_topic_bytes{topic=t}"), partition.stats().bytes.to_string());
     // Before and after the log was opened again: a total is since then, so it is the greater of the two.
     assert_eq!(seen.count("taffrail_records_in_total{topic=t}"), 1);
     assert_eq!(seen.count("taffrail_bytes_in_total{topic=t}"), SEGMENT);
-    assert_eq!(seen.gauge("taffrail_group_lag_records{group=billing,topic=t,partition=1}"), 3.0);
-    assert_eq!(seen.gauge("taffrail_group_lag_bytes{group=billing,topic=t,partition=1}"), 3.0 * SEGMENT as f64);
-    assert_eq!(seen.gauge("taffrail_group_lag_seconds{group=billing,topic=t,partition=1}"), 110.0);
-    assert_eq!(seen.gauge("taffrail_groups{}"), 1.0);
+    assert_eq!(seen.gauge("taffrail_group_lag_records{group=billing,topic=t,partition=1}"), "3");
+    assert_eq!(seen.gauge("taffrail_group_lag_bytes{group=billing,topic=t,partition=1}"), (3 * SEGMENT).to_string());
+    assert_eq!(seen.gauge("taffrail_group_lag_seconds{group=billing,topic=t,partition=1}"), "110");
+    assert_eq!(seen.gauge("taffrail_groups{}"), "1");
     assert_eq!(seen.count("taffrail_retention_segments_total{topic=t,reason=age}"), 1);
     assert_eq!(seen.count("taffrail_retention_segments_total{topic=t,reason=hold_exceeded}"), 1);
     assert_eq!(seen.count("taffrail_retention_bytes_total{topic=t,reason=hold_exceeded}"), SEGMENT);
