@@ -187,14 +187,11 @@ fn process(work: &Work, me: usize, member: &Member, polled: &Polled, read: &Mute
 }
 
 fn commit(consumer: &mut Consumer, me: usize) -> Result<()> {
-    let committed = match me % 2 {
-        0 => consumer.commit(),
-        _ => {
-            consumer.commit_async(|_| {});
-            Ok(())
-        }
-    };
-    match committed {
+    if !me.is_multiple_of(2) {
+        consumer.commit_async(|_| {});
+        return Ok(());
+    }
+    match consumer.commit() {
         // It was out: the next poll says so.
         Err(Error::UnknownMember { .. } | Error::FencedMember { .. } | Error::StaleMember { .. }) => Ok(()),
         other => other,

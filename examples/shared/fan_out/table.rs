@@ -39,7 +39,7 @@ impl Screen {
         if !(self.draws_over || self.prints_all || self.frames % frames == 1) {
             return Ok(());
         }
-        let lines = lines(day)?;
+        let lines = lines(day);
         if self.draws_over && self.lines > 0 {
             write!(out, "\x1b[{}A\x1b[0J", self.lines)?;
         }
@@ -51,7 +51,7 @@ impl Screen {
     }
 }
 
-fn lines(day: &Day) -> Outcome<Vec<String>> {
+fn lines(day: &Day) -> Vec<String> {
     let passed = day.clock.monotonic().since(taffrail::Moment::default());
     let mut lines = vec![format!(
         "{:>9}  {:<17}{:>8}{:>10}{:>8}{:>8}{:>11}{:>10}  read",
@@ -69,7 +69,7 @@ fn lines(day: &Day) -> Outcome<Vec<String>> {
         let line = lag.map_or_else(|error| format!("{:>11}{:<17}{error}", "", team.name()), |lag| row(day, team, &lag));
         lines.push(line);
     }
-    Ok(lines)
+    lines
 }
 
 fn row(day: &Day, team: &Team, lag: &TotalLag) -> String {

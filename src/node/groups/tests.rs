@@ -51,7 +51,7 @@ impl Place {
     fn member(&self, group: &str, topic: &str, instance: Option<&str>) -> Arc<Membership> {
         let subscription = Subscription { topics: BTreeSet::from([topic.to_owned()]), pattern: None };
         let instance = instance.map(str::to_owned);
-        let details = Details { subscription, instance, ..Details::default() };
+        let details = Details { instance, subscription, ..Details::default() };
         let settings = MemberSettings::new(group.to_owned(), details);
         Membership::join(&self.node, settings, &Pointer::new(Signal::new())).unwrap()
     }
@@ -271,7 +271,9 @@ fn positions_of_a_transaction_count_when_it_is_committed() {
             .collect();
         producer = end(&place, "t", producer, Outcome::Committed);
         assert_eq!(offset_of(&place, "g"), Some(offset));
-        begun.into_iter().for_each(|begun| begun.wait().unwrap());
+        for begun in begun {
+            begun.wait().unwrap();
+        }
         place.node.commit_positions("g", None, vec![(at("orders", 0), position(offset - 1))], None).unwrap();
         assert_eq!(offset_of(&place, "g"), Some(offset - 1));
     }
