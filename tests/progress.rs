@@ -73,9 +73,9 @@ fn whoever_takes_over_waits_for_the_transaction() {
         assert_eq!(arrive(&mut other).len(), 0, "it is not known yet where it begins");
         assert_eq!(place.pass(&mut [&mut other], 3)[0].len(), 0);
         if is_committed {
-            transaction.commit().unwrap()
+            transaction.commit().unwrap();
         } else {
-            drop(transaction)
+            drop(transaction);
         }
         let seen = place.pass(&mut [&mut other], 3);
         assert_eq!(seen[0].len(), if is_committed { 0 } else { 5 });
