@@ -27,10 +27,10 @@ Has workers come and go while jobs are published, NUMBER times all over (2), and
 const ROUNDS: u32 = 2;
 
 fn main() -> ExitCode {
-    program::run(USAGE, std::env::args().skip(1), work)
+    program::run(USAGE, std::env::args().skip(1), |arguments| work(&arguments))
 }
 
-fn work(arguments: Vec<String>) -> Outcome<()> {
+fn work(arguments: &[String]) -> Outcome<()> {
     let rounds = parse(arguments)?;
     let directory = tempfile::tempdir()?;
     let mut out = io::stdout();
@@ -46,7 +46,7 @@ fn work(arguments: Vec<String>) -> Outcome<()> {
     Ok(writeln!(out, "{}", pool.prove()?)?)
 }
 
-fn parse(arguments: Vec<String>) -> Outcome<u32> {
+fn parse(arguments: &[String]) -> Outcome<u32> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Ok(ROUNDS),
         ["--rounds", number] => match number.parse() {

@@ -39,12 +39,20 @@ pub(crate) enum Scene {
     Sleep,
 }
 
+/// Whoever is hired.
+struct Worker {
+    number: usize,
+    contract: Arc<Contract>,
+    thread: JoinHandle<taffrail::Result<()>>,
+}
+
 /// The pool.
 pub(crate) struct Pool {
     log: Log,
     producer: Producer,
     board: Arc<Board>,
-    workers: Vec<(usize, Arc<Contract>, JoinHandle<Result<(), taffrail::Error>>)>,
+    /// The first hired first.
+    workers: Vec<Worker>,
     hired: usize,
     jobs: u64,
 }
@@ -94,12 +102,12 @@ impl Pool {
         let (me, contract) = (self.hired, Arc::new(Contract::default()));
         let (log, board, mine) = (self.log.clone(), Arc::clone(&self.board), Arc::clone(&contract));
         let thread = std::thread::spawn(move || worker::work(&log, &board, me, &mine));
-        self.workers.push((me, contract, thread));
+        self.workers.push(Worker { number: me, contract, thread });
         me
     }
 
     fn dismiss(&mut self, how: Scene) -> Outcome<usize> {
-        let (who, contract, thread) = self.workers.remove(0);
+        let Worker { number: who, contract, thread } = self.workers.remove(0);
         contract.end(how);
         thread.join().map_err(|_| format!("worker {who} has panicked"))??;
         Ok(who)

@@ -30,12 +30,16 @@ struct Reporter {
 
 impl RebalanceListener for Reporter {
     fn assigned(&mut self, _: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
-        partitions.iter().for_each(|one| self.board.owns(self.me, one.partition));
+        for one in partitions {
+            self.board.owns(self.me, one.partition);
+        }
         Ok(())
     }
 
     fn revoked(&mut self, _: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
-        partitions.iter().for_each(|one| self.board.gives_back(self.me, one.partition));
+        for one in partitions {
+            self.board.gives_back(self.me, one.partition);
+        }
         Ok(())
     }
 }
