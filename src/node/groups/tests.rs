@@ -366,3 +366,29 @@ fn durability_of_the_positions_can_be_set() {
     let begun = place.node.begin_commit("g", None, vec![(at("orders", 0), position(6))]).unwrap();
     assert!(matches!(begun.try_take(), Some(Ok(()))), "what is written is stored");
 }
+
+/// Whoever has its answer goes, and wakes another of those that wait: without a thread in the background nobody else would.
+#[test]
+fn commits_of_many_threads_share_what_is_waited_for() {
+    const THREADS: u32 = 8;
+    const COMMITS: u64 = 50;
+    let place = Place::new();
+    place.topic("orders", THREADS);
+    place.node.ensure_groups().unwrap();
+    let before = place.partition_of("g").end();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let node = Arc::clone(&place.node);
+            scope.spawn(move || {
+                for offset in 1..=COMMITS {
+                    node.commit_positions("g", None, vec![(at("orders", thread), position(offset))], None).unwrap();
+                    let found = node.committed("g", Some(vec![at("orders", thread)]), true).unwrap();
+                    assert_eq!(found[0].1.position, position(offset));
+                }
+            });
+        }
+    });
+    let positions = place.node.positions_of("g").unwrap();
+    assert!(positions.len() == 8 && positions.values().all(|offset| offset.0 == COMMITS), "{positions:?}");
+    assert_eq!(place.partition_of("g").end(), before.plus(u64::from(THREADS) * COMMITS));
+}
