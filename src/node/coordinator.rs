@@ -133,6 +133,18 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         }
     }
 
+    /// How many wait for an answer.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn waiting(&self) -> usize {
+        let count = std::cell::Cell::new(0);
+        let counted = |_: &Asker<R>| {
+            count.set(count.get() + 1);
+            false
+        };
+        self.running.as_ref().map(|running| running.ledger.pending(counted));
+        count.get()
+    }
+
     /// The epoch in which this node keeps the machine: a later coordinator has a higher one.
     pub(super) fn epoch(&self) -> LeaderEpoch {
         self.running.as_ref().map_or(LeaderEpoch(0), |running| running.epoch)
