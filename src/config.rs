@@ -4,6 +4,7 @@
 
 mod cleaner;
 mod groups;
+mod retention;
 pub(crate) mod settings;
 mod topic;
 
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 pub(crate) use cleaner::SLOT_BYTES;
 pub use cleaner::{CleanerConfig, Ratio};
 pub use groups::GroupConfig;
+pub use retention::Retention;
 pub use settings::SettingDifference;
 pub(crate) use topic::PARTITIONS_MAX;
 pub use topic::TopicConfig;
@@ -59,42 +61,6 @@ impl Cleanup {
     #[must_use]
     pub const fn compacts(self) -> bool {
         matches!(self, Self::Compact | Self::CompactAndDelete)
-    }
-}
-
-/// How long and how much is kept. Both bounds hold together; without any, everything is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Retention {
-    /// Segments whose newest record is older than this go (Kafka: `retention.ms`).
-    #[doc(alias = "retention.ms")]
-    pub age: Option<Duration>,
-    /// Segments go from the front while the log without them is still at least this many bytes long
-    /// (Kafka: `retention.bytes`).
-    #[doc(alias = "retention.bytes")]
-    pub bytes: Option<u64>,
-}
-
-impl Retention {
-    /// Keeps everything.
-    #[must_use]
-    pub const fn forever() -> Self {
-        Self { age: None, bytes: None }
-    }
-
-    /// Bounds the age of what is kept. Age is counted from a record's own timestamp to now: a topic that is filled with
-    /// old events is emptied by it.
-    #[must_use]
-    pub const fn age(mut self, age: Duration) -> Self {
-        self.age = Some(age);
-        self
-    }
-
-    /// Bounds the size of what is kept, in bytes of each partition.
-    #[must_use]
-    pub const fn bytes(mut self, bytes: u64) -> Self {
-        self.bytes = Some(bytes);
-        self
     }
 }
 
@@ -236,7 +202,7 @@ impl PartitionConfig {
     /// How long and how much is kept. Default: everything.
     #[doc(alias = "retention.ms")]
     #[doc(alias = "retention.bytes")]
-    pub const fn retention(mut self, retention: Retention) -> Self {
+    pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
@@ -405,6 +371,9 @@ impl PartitionConfig {
                     "max_compaction_lag",
                     "what has to be compacted may not be: it is 0, or less than min_compaction_lag".to_owned(),
                 )
+            }
+            () if self.retention.check().is_err() => {
+                refuse("retention", self.retention.check().err().unwrap_or_default())
             }
             () if !self.cleanup.deletes() && self.retention != Retention::forever() => refuse(
                 "retention",

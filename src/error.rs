@@ -392,6 +392,14 @@ pub enum Error {
         /// The topic.
         topic: String,
     },
+    /// The group has no position in the partition.
+    #[error("group {group:?} has no position in {partition}")]
+    NoPosition {
+        /// The group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+    },
     /// A transaction is open that changes the group's position in the partition.
     #[error("the position of group {group:?} in {partition} is that of an open transaction: try again")]
     #[doc(alias = "UNSTABLE_OFFSET_COMMIT")]

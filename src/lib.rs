@@ -82,7 +82,7 @@
 //! - Damaged bytes are [`Error::Corrupt`], with the offsets that cannot be read; a [`Reader::seek`] to the end of these
 //!   goes on behind them.
 //! - A position that the retention has overtaken is [`Error::OffsetOutOfRange`] with both ends; one that the log was cut
-//!   below is [`Error::Truncated`].
+//!   below is [`Error::Truncated`]. [`Log::monitor`] says long before that a group is about to be overtaken.
 //! - A reader that meets any of these answers it when the turn of that partition comes, and goes on with the others.
 //!
 //! Nothing is deleted by being read, and nothing is skipped in silence. A log that was not closed is recovered by the
@@ -96,10 +96,11 @@ mod consumer;
 mod controller;
 mod epochs;
 mod error;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the node that runs it and the consumer come next"))]
 mod group;
+mod lag;
 mod log;
 mod machine;
+mod metrics;
 mod mutants;
 mod node;
 mod partition;
@@ -127,8 +128,12 @@ pub use consumer::{
 };
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
-pub use group::{Assignor, Progress};
-pub use log::{Ensured, Log, LogBuilder, PartitionsAdded, TopicDescription};
+pub use group::{Assignor, GroupState, Progress};
+pub use lag::{Alert, GroupLag, Margin, Monitor, MonitorBuilder, PartitionLag, Rate, TotalLag};
+pub use log::{
+    Ensured, GroupDescription, GroupListing, GroupMember, GroupPosition, Log, LogBuilder, LogStats, MemberState,
+    PartitionsAdded, ResetTo, TopicDescription,
+};
 pub use partition::{
     Appended, Compacting, Compaction, CompactionEnd, Cut, DamagedRange, Fetched, FetchedRecords, Force, Found, Hold,
     Maintenance, Partition, PartitionBuilder, ReadOptions, Recovery, RemovalReason, Removed, SegmentSummary, Stats,

@@ -3,6 +3,9 @@
 //! Thread rule: a [`Log`] is a handle, cheap to clone, of one open directory; every method may be called from any
 //! thread.
 
+mod groups;
+mod stats;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +15,16 @@ use crate::config::{CleanerConfig, GroupConfig, SettingDifference, TopicConfig};
 use crate::consumer::{ConsumerBuilder, ReaderBuilder};
 use crate::controller::{Command, Reply, TopicState, is_internal};
 use crate::error::{Error, Result};
+use crate::lag::{GroupLag, MonitorBuilder, Monitors, lag_of};
 use crate::node::{Node, NodeOptions};
 use crate::partition::{Compaction, Partition, Recovery, Stats};
 use crate::producer::{ProducerBuilder, TransactionalProducerBuilder};
 use crate::random::Random;
 use crate::storage::{FileStorage, Storage};
 use crate::types::{TopicId, TopicPartition};
+
+pub use groups::{GroupDescription, GroupListing, GroupMember, GroupPosition, MemberState, ResetTo};
+pub use stats::LogStats;
 
 /// A log of topics in one directory, which one process has open at a time.
 ///
@@ -49,6 +56,7 @@ pub struct Log {
 #[derive(Debug)]
 struct Handle {
     node: Arc<Node>,
+    monitors: Arc<Monitors>,
 }
 
 impl Drop for Handle {
@@ -153,7 +161,8 @@ impl LogBuilder {
             groups: self.groups,
             seed: self.seed.unwrap_or_else(|| Random::from_system().below(u64::MAX)),
         };
-        Ok(Log { handle: Arc::new(Handle { node: Node::open(options)? }) })
+        let node = Node::open(options)?;
+        Ok(Log { handle: Arc::new(Handle { node, monitors: Arc::default() }) })
     }
 }
 
@@ -247,6 +256,28 @@ impl Log {
     #[doc(alias = "group.id")]
     pub fn consumer(&self, group: impl Into<String>) -> ConsumerBuilder {
         ConsumerBuilder::new(Arc::clone(self.node()), group.into())
+    }
+
+    /// How far behind a group is, how fast it goes, and how long until retention reaches it. Rates, and what follows from
+    /// them, are there while a [`Log::monitor`] watches.
+    ///
+    /// ```no_run
+    /// # let log = taffrail::Log::open("data")?;
+    /// for lag in log.lag("billing")?.partitions {
+    ///     println!("{}: {} records behind, {:?} left", lag.partition, lag.records, lag.left);
+    /// }
+    /// # Ok::<(), taffrail::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnknownGroup`]; where its positions cannot be read, why; [`Error::Closed`].
+    pub fn lag(&self, group: &str) -> Result<GroupLag> {
+        lag_of(self.node(), &self.handle.monitors, group)
+    }
+
+    /// Watches groups in the background, and says so before retention reaches what one of them has not read.
+    pub fn monitor(&self) -> MonitorBuilder {
+        MonitorBuilder::new(Arc::clone(self.node()), Arc::clone(&self.handle.monitors))
     }
 
     /// Creates a topic: 1 to 249 letters, digits, dots, underscores and dashes. It is there for ever when this returns.

@@ -1,6 +1,6 @@
 //! What an operator must know, as `tracing` events where the feature is on, else nothing.
 //!
-//! Never called per record: recovery, truncation, damage, failed syncs. The message is made only where
+//! Never called per record: recovery, truncation, damage, failed syncs, alerts. The message is made only where
 //! somebody listens.
 
 use std::fmt::Display;

@@ -44,18 +44,20 @@ fn refuse_renames(storage: &MemoryStorage) {
 #[test]
 fn a_rename_that_fails_afterwards_is_tried_again() {
     type Removal = fn(&Partition) -> usize;
-    let forever = Retention::forever();
+    let forever = Retention::forever;
     let removals: [(Retention, Removal); 4] = [
-        (forever, |partition| usize::from(partition.trim_before(Offset(25)).expect("removed") == Offset(25))),
-        (forever, |partition| usize::from(partition.delete_records(Some(Offset(25))).expect("removed") == Offset(25))),
-        (forever, |partition| {
+        (forever(), |partition| usize::from(partition.trim_before(Offset(25)).expect("removed") == Offset(25))),
+        (forever(), |partition| {
+            usize::from(partition.delete_records(Some(Offset(25))).expect("removed") == Offset(25))
+        }),
+        (forever(), |partition| {
             partition.remove_while(|segment| segment.end_offset <= Offset(25)).expect("removed").len()
         }),
-        (forever.bytes(3_000), |partition| partition.maintain(later(1)).expect("removed").removed.len()),
+        (forever().bytes(3_000), |partition| partition.maintain(later(1)).expect("removed").removed.len()),
     ];
     for (number, (retention, removal)) in removals.into_iter().enumerate() {
         for reopened in [false, true] {
-            let (storage, mut partition) = filled(retention);
+            let (storage, mut partition) = filled(retention.clone());
             let before = logs(&storage);
             refuse_renames(&storage);
             assert!(removal(&partition) > 0, "removal {number}");

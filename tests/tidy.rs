@@ -58,6 +58,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("Instant", &["clock.rs"]),
     ("fastrand", &["random.rs"]),
     ("tracing", &["trace.rs"]),
+    ("::metrics", &["metrics.rs", "lag/tests/metrics.rs"]),
+    ("use metrics", &["metrics.rs"]),
     ("parking_lot", &["sync.rs"]),
     ("std::sync::Mutex", &["sync.rs"]),
     ("std::sync::RwLock", &["sync.rs"]),

@@ -24,6 +24,7 @@
 mod arguments;
 mod beside;
 mod compaction;
+mod groups;
 mod measure;
 mod ours;
 mod raw;

@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::beside::{self, Beside, Work};
 use crate::measure::{Prepared, Row, Side, Unit};
 use crate::work::{Shape, SyncShape};
-use crate::{compaction, ours, raw, raw_sync, topics, transactions};
+use crate::{compaction, groups, ours, raw, raw_sync, topics, transactions};
 
 /// Every row, in the order in which they are printed.
 pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
@@ -53,6 +53,10 @@ pub(crate) fn all(arguments: &Arguments) -> Vec<Row> {
         producers_row("producer idempotent against plain", 1, arguments.choose(256 << 10, 64 << 10), noise),
         producers_row("producer idempotent against plain 200", 200, arguments.choose(1 << 20, 256 << 10), noise),
         compaction_row(arguments.choose(256 << 10, 64 << 10), noise),
+        group_read_row(log_bytes / 1024, noise),
+        commit_row("commit 1 member, synced", 1, sync_operations, noise),
+        commit_row("commit 32 threads, synced", 32, sync_operations * 8, noise),
+        commit_async_row(sync_operations * 4, noise),
         beside_row("append beside a scan", batches, Work::Append, [Beside::Scan, Beside::RawScan], noise),
         beside_row("tail beside a scan", batches, Work::Tail, [Beside::Scan, Beside::RawScan], noise),
         beside_row("append beside a held batch", batches, Work::Append, [Beside::Held, Beside::Nothing], noise),
@@ -213,6 +217,45 @@ fn producers_row(name: &'static str, partitions: u32, records: usize, noise: boo
             raw: side_in(side(false)),
         }),
     }
+}
+
+/// Reading through a group, beside reading the same partitions directly.
+fn group_read_row(records: usize, noise: bool) -> Row {
+    let prepare = move || {
+        let directory = temporary();
+        let log = groups::topic_to_read(directory.path(), records);
+        let by = if noise { groups::By::Reader } else { groups::By::Group };
+        let ours = groups::read(log.clone(), records, by);
+        let raw = groups::read(log, records, groups::By::Reader);
+        Prepared { work: (records * 1024) as u64, ours: keeping(directory, ours), raw }
+    };
+    Row { name: "read through a group 1 KiB", unit: Unit::Bytes, rounds: (15, 7), prepare: Box::new(prepare) }
+}
+
+/// Commits, each waited for and synced, beside the raw loop of as many threads.
+fn commit_row(name: &'static str, threads: usize, operations: usize, noise: bool) -> Row {
+    let window = (threads > 1).then_some(WINDOW_BYTES);
+    let shape = SyncShape { record_bytes: groups::COMMIT_BYTES, threads, files: 1, operations, window };
+    let raw = move |directory: PathBuf| raw_sync::appends(directory, shape);
+    let ours = move |path: PathBuf| match threads {
+        _ if noise => raw(path),
+        1 => groups::commits(&path, operations),
+        threads => groups::commits_at_once(&path, threads, operations),
+    };
+    let work = operations as u64;
+    let prepare = move || Prepared { work, ours: side_in(ours), raw: side_in(raw) };
+    Row { name, unit: Unit::Operations, rounds: (15, 5), prepare: Box::new(prepare) }
+}
+
+/// Commits that nobody waits for, one behind each poll, beside the raw loop that waits for each sync.
+fn commit_async_row(operations: usize, noise: bool) -> Row {
+    let window = None;
+    let shape = SyncShape { record_bytes: groups::COMMIT_BYTES, threads: 1, files: 1, operations, window };
+    let raw = move |directory: PathBuf| raw_sync::appends(directory, shape);
+    let ours = move |path: PathBuf| if noise { raw(path) } else { groups::commits_async(&path, operations) };
+    let work = operations as u64;
+    let prepare = move || Prepared { work, ours: side_in(ours), raw: side_in(raw) };
+    Row { name: "commit not waited for, synced", unit: Unit::Operations, rounds: (9, 3), prepare: Box::new(prepare) }
 }
 
 /// The same work on a partition of ours, beside two different things.

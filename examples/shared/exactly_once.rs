@@ -1,8 +1,8 @@
 //! Reading, adding up and writing the results, each flight once: what the program does, and what checks it.
 //!
 //! ```text
-//!   flights ──▶ count ──▶ delays      by carrier: {"flights":3,"minutes":41}, what a few flights add up to
-//!                    └──▶ positions   by partition of flights: the offset to go on at      both in one transaction
+//!   flights ──▶ count ──▶ delays     by carrier: {"flights":3,"minutes":41}, what a few flights add up to
+//!                    └──▶ progress   how far the group has read, as `Consumer::progress` says it    both in one transaction
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use taffrail::{Isolation, Log, Offset, Polled, Record, Retention, TopicConfig, TransactionalProducer};
+use taffrail::{Consumer, Isolation, Log, Polled, Record, Retention, TopicConfig, TransactionalProducer};
 
 use crate::flights;
 
@@ -20,7 +20,7 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const INPUT: &str = "flights";
 const RESULTS: &str = "delays";
-const POSITIONS: &str = "positions";
+const GROUP: &str = "count-delays";
 const PARTITIONS: u32 = 4;
 /// So many bytes of flights are a transaction, so that there are many of them.
 const POLL_BYTES: usize = 2 << 10;
@@ -105,8 +105,7 @@ fn publish(path: &Path, directory: &Path) -> Outcome<Totals> {
     let log = Log::open(directory)?;
     let kept = TopicConfig::new().retention(Retention::forever());
     log.create_topic(INPUT, kept.clone().partitions(PARTITIONS))?;
-    log.create_topic(RESULTS, kept.clone().partitions(2))?;
-    log.create_topic(POSITIONS, kept)?;
+    log.create_topic(RESULTS, kept.partitions(2))?;
     // A batch is read whole.
     let producer = log.producer().batch_bytes(POLL_BYTES).open()?;
     let mut totals = Totals::new();
@@ -124,28 +123,26 @@ fn publish(path: &Path, directory: &Path) -> Outcome<Totals> {
 pub(crate) fn count(directory: &Path) -> Outcome<()> {
     let log = Log::open(directory)?;
     // Whoever had the id before is fenced, and what it had begun is aborted: the positions are those of what counts.
-    let mut producer = log.transactional_producer("count-delays").open()?;
-    let mut reader = log.reader().topics([INPUT]).max_bytes(POLL_BYTES).open()?;
-    for (partition, offset) in positions(&log)? {
-        reader.seek(INPUT, partition, offset)?;
-    }
+    let mut producer = log.transactional_producer("count-delays-1").open()?;
+    let mut consumer = log.consumer(GROUP).subscribe([INPUT]).max_bytes(POLL_BYTES).open()?;
     for number in 0.. {
-        let polled = reader.try_poll()?;
+        // Nobody publishes any more: where nothing comes, all is read.
+        let polled = consumer.poll(Duration::ZERO)?;
         if polled.is_empty() {
             break;
         }
         if number % GIVEN_UP == 0 {
-            give_up(&mut producer, &polled)?;
+            give_up(&mut producer, &mut consumer)?;
         }
-        let position = reader.position(INPUT, polled.partition())?;
-        count_once(&mut producer, &polled, position.offset)?;
+        count_once(&mut producer, &mut consumer, &polled)?;
     }
+    consumer.close()?;
     log.close()?;
     Ok(())
 }
 
 /// The results of a few flights, and that they are done, or neither.
-fn count_once(producer: &mut TransactionalProducer, polled: &Polled, next: Offset) -> Outcome<()> {
+fn count_once(producer: &mut TransactionalProducer, consumer: &mut Consumer, polled: &Polled) -> Outcome<()> {
     let mut totals = Totals::new();
     for record in polled {
         add_up(record.value_str().ok_or("a flight is text")?, &mut totals)?;
@@ -155,38 +152,19 @@ fn count_once(producer: &mut TransactionalProducer, polled: &Polled, next: Offse
         let value = format!("{{\"flights\":{flights},\"minutes\":{minutes}}}");
         transaction.send(RESULTS, Record::new(&value).key(carrier))?;
     }
-    let partition = polled.partition().to_string();
-    transaction.send(POSITIONS, Record::new(&next.to_string()).key(&partition))?;
+    transaction.commit_progress(consumer.progress())?;
     transaction.commit()?;
     Ok(())
 }
 
 /// Nothing of this counts.
-fn give_up(producer: &mut TransactionalProducer, polled: &Polled) -> Outcome<()> {
+fn give_up(producer: &mut TransactionalProducer, consumer: &mut Consumer) -> Outcome<()> {
     let transaction = producer.begin()?;
     let value = "{\"flights\":1000000,\"minutes\":1000000}";
     transaction.send(RESULTS, Record::new(value).key("given up"))?.wait()?;
-    let partition = polled.partition().to_string();
-    transaction.send(POSITIONS, Record::new("0").key(&partition))?.wait()?;
+    transaction.commit_progress(consumer.progress())?;
     transaction.abort()?;
     Ok(())
-}
-
-/// Where each partition of the flights is to be read on.
-fn positions(log: &Log) -> Outcome<BTreeMap<u32, Offset>> {
-    let mut reader = log.reader().topics([POSITIONS]).open()?;
-    let mut positions = BTreeMap::new();
-    loop {
-        let polled = reader.try_poll()?;
-        if polled.is_empty() {
-            return Ok(positions);
-        }
-        for record in &polled {
-            let partition = record.key().and_then(|key| std::str::from_utf8(key).ok()).ok_or("a position has a key")?;
-            let offset = record.value_str().ok_or("a position is text")?;
-            positions.insert(partition.parse()?, Offset(offset.parse()?));
-        }
-    }
 }
 
 /// Adds up the results; answers how many there are, too.

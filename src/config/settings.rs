@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a duration | milliseconds; it has no part of one, which [`TopicConfig::check`] has seen to |
 //! | no bound | `-1` for retention, 9223372036854775807 for the age of a segment or the distance of a timestamp |
+//! | groups | their names, separated by commas; a comma or backslash in one stands behind a backslash |
 //! | a choice | Kafka's word, or that of the enum in lower case with dashes |
 //!
 //! Invariant: for a configuration that was checked, applying its settings to a default one gives it back, but for the
@@ -12,6 +13,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::retention::{held_groups, held_text};
 use super::{Cleanup, Commits, Durability, TimestampType, TopicConfig};
 use crate::error::{Error, Result};
 use crate::types::Compression;
@@ -120,6 +122,16 @@ const SETTINGS: &[Setting] = &[
         name: "taffrail.durability",
         text: |of| word(DURABILITY, of.partition.durability),
         apply: |of, text| set(&mut of.partition.durability, choice(DURABILITY, text)),
+    },
+    Setting {
+        name: "taffrail.hold.groups",
+        text: |of| Some(held_text(&of.partition.retention.held_groups)),
+        apply: |of, text| set(&mut of.partition.retention.held_groups, held_groups(text)),
+    },
+    Setting {
+        name: "taffrail.hold.bytes.max",
+        text: |of| Some(of.partition.retention.held_bytes_max.to_string()),
+        apply: |of, text| set(&mut of.partition.retention.held_bytes_max, number(text)),
     },
     Setting {
         name: "taffrail.commits",

@@ -51,17 +51,13 @@ impl Default for TopicConfig {
 impl TopicConfig {
     /// Kafka's default settings.
     pub const fn new() -> Self {
-        Self {
-            partitions: 1,
-            replication_factor: None,
-            min_insync_replicas: None,
-            compression: None,
-            partition: PartitionConfig::new().retention(KAFKAS_RETENTION).segment_age(Some(WEEK)),
-        }
+        let mut partition = PartitionConfig::new().segment_age(Some(WEEK));
+        partition.retention.age = Some(WEEK);
+        Self { partitions: 1, replication_factor: None, min_insync_replicas: None, compression: None, partition }
     }
 
     /// A single partition, nothing of which is ever removed: what a topic is that was found and not described.
-    pub(crate) const fn keeping_everything() -> Self {
+    pub(crate) fn keeping_everything() -> Self {
         Self::new().retention(Retention::forever())
     }
 
@@ -95,6 +91,15 @@ impl TopicConfig {
     #[doc(alias = "compression.type")]
     pub const fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
+        self
+    }
+
+    /// How long and how much of each partition is kept. Default: 7 days by the records' own timestamps, and any number of
+    /// bytes.
+    #[doc(alias = "retention.ms")]
+    #[doc(alias = "retention.bytes")]
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.partition.retention = retention;
         self
     }
 
@@ -190,11 +195,6 @@ for_each_partition! {
     /// How old records go. Default: [`Cleanup::Delete`].
     #[doc(alias = "cleanup.policy")]
     cleanup: Cleanup;
-    /// How long and how much of each partition is kept. Default: 7 days by the records' own timestamps, and any number of
-    /// bytes.
-    #[doc(alias = "retention.ms")]
-    #[doc(alias = "retention.bytes")]
-    retention: Retention;
     /// A segment is closed before it would grow beyond this many bytes. Default: 1 GiB, at most 2^31 − 1.
     #[doc(alias = "segment.bytes")]
     segment_bytes: u32;

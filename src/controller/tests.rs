@@ -306,6 +306,15 @@ fn the_layout_is_the_one_drawn() {
     expected.extend_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 1, 0, 13]);
     expected.extend_from_slice(b"segment.bytes\0\x03100");
     assert_eq!(encoded(&event), expected);
+    let retention = Retention::forever().hold_for(["a", "b"], 7);
+    let mut expected = [&[0, 3][..], &[5; 16], &[0, 0, 0, 1, 0, 0, 0, 0, 0, 3]].concat();
+    for (name, value) in [("retention.ms", "-1"), ("taffrail.hold.groups", "a,b"), ("taffrail.hold.bytes.max", "7")] {
+        for text in [name, value] {
+            expected.extend_from_slice(&u16::try_from(text.len()).unwrap().to_be_bytes());
+            expected.extend_from_slice(text.as_bytes());
+        }
+    }
+    assert_eq!(encoded(&Event::Configured { id: id(5), config: TopicConfig::new().retention(retention) }), expected);
     let added = encoded(&Event::PartitionsAdded { id: id(5), total: 0x0102 });
     assert_eq!((&added[..2], &added[18..]), (&[0, 2][..], &[0, 0, 1, 2][..]));
     let state = samples().1.snapshot();

@@ -83,11 +83,10 @@ pub(crate) use member::{Changes, MAX_POLL_INTERVAL, Member, MemberSettings};
 pub(crate) use offsets::{Committed, Position};
 pub(crate) use partitions::Partitions;
 pub(crate) use protocol::{
-    Answer, Claim, Description, Details, Epoch, GroupState, Heartbeat, Incarnation, Intent, Listing, MemberDescription,
-    Report, Subscription,
+    Answer, Claim, Description, Details, Epoch, Heartbeat, Intent, Listing, MemberDescription, Report, Subscription,
 };
-pub use protocol::{Assignor, Progress};
-pub(crate) use reconcile::{Current, Phase, Standing};
+pub use protocol::{Assignor, GroupState, Progress};
+pub(crate) use reconcile::{Current, Phase};
 pub(crate) use state::Coordinator;
 pub(crate) use topics::{Topic, Topics};
 

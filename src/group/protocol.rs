@@ -156,8 +156,9 @@ pub struct Progress {
 }
 
 /// How a group is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupState {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GroupState {
     /// It has no members.
     Empty,
     /// Its target is not computed yet.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::protocol::Incarnation;
+use super::reconcile::Standing;
 use super::*;
 use crate::error::Error;
 use crate::types::{LeaderEpoch, ProducerEpoch, ProducerId, Timestamp, TopicId};

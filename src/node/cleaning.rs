@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::measuring::measure_compaction;
 use super::{Node, Topic};
 use crate::clock::{Moment, Now};
 use crate::config::CleanerConfig;
@@ -86,8 +87,9 @@ impl Node {
                 state.current = Some((topic.id, number));
                 state.next = self.cleaning.after(now.monotonic, bytes);
             }
-            // The next one is looked for at once.
-            Ok(Compacting::Ended(_) | Compacting::Idle) | Err(Error::Poisoned { .. } | Error::Closed) => {}
+            // Then the next one is looked for at once.
+            Ok(Compacting::Ended(compaction)) => measure_compaction(&topic.name, &compaction),
+            Ok(Compacting::Idle) | Err(Error::Poisoned { .. } | Error::Closed) => {}
             Err(error) => trace::warn(&self.home.directory, || {
                 format!("the compaction of partition {number} of {} has failed: {error}", topic.name)
             }),
@@ -96,7 +98,9 @@ impl Node {
 
     /// Compacts everything of a partition that can be, now.
     pub(crate) fn compact(&self, topic: &str, partition: u32) -> Result<Compaction> {
-        self.topic(topic)?.partition(partition)?.compact_all(self.clock.now())
+        let compaction = self.topic(topic)?.partition(partition)?.compact_all(self.clock.now())?;
+        measure_compaction(topic, &compaction);
+        Ok(compaction)
     }
 }
 

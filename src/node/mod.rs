@@ -11,6 +11,7 @@
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
 //!   groups.rs      the coordinators of groups                 members.rs  the members that live here
 //!   desk.rs        a coordinator as several threads use it    cleaning.rs which partition is compacted
+//!   holding.rs     what is held for groups                   measuring.rs figures of the whole log
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -26,9 +27,11 @@ mod coordinator;
 mod desk;
 mod driver;
 mod groups;
+mod holding;
 mod home;
 mod ledger;
 mod markers;
+mod measuring;
 mod members;
 mod metadata;
 mod open;
@@ -40,6 +43,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -55,6 +59,7 @@ use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
 use crate::types::{NodeId, TopicId};
 
 pub(crate) use groups::Committing;
+pub(crate) use holding::{Loss, Losses, Readings};
 pub(crate) use members::Membership;
 pub(crate) use open::NodeOptions;
 
@@ -62,6 +67,7 @@ use cleaning::Cleaning;
 use desk::Desks;
 use driver::Driver;
 use groups::Groups;
+use holding::Watchers;
 use home::Home;
 use producer_ids::ProducerIds;
 use transactions::TransactionDesk;
@@ -133,6 +139,7 @@ pub(crate) struct Node {
     timed: Mutex<Vec<Weak<dyn Timed>>>,
     flushes: Flushes,
     cleaning: Cleaning,
+    watchers: Watchers,
     alarm: Alarm,
     intervals: Mutex<Intervals>,
     threads: Mutex<Option<Threads>>,
@@ -150,6 +157,11 @@ impl Node {
     /// What tells the time.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Where the log lies.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.home.directory
     }
 
     /// A seed for a random choice.

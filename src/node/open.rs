@@ -15,6 +15,7 @@ use super::cleaning::Cleaning;
 use super::desk::Desks;
 use super::driver::Driver;
 use super::groups::Groups;
+use super::holding::Watchers;
 use super::home::{Home, check_owner};
 use super::partitions::{Adoption, adoptions};
 use super::producer_ids::ProducerIds;
@@ -92,6 +93,7 @@ impl Node {
             timed: Mutex::new(Vec::new()),
             flushes: Flushes::new(),
             cleaning: Cleaning::new(cleaner, now),
+            watchers: Watchers::default(),
             alarm: Alarm::new(),
             intervals: Mutex::new(Intervals::at(now)),
             threads: Mutex::new(None),
@@ -140,6 +142,7 @@ impl Node {
         self.skip_known_producer_ids();
         self.recover_groups();
         self.recover_transactions();
+        self.measure_recovery();
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //!               bytes (a channel)
 //!   timed       Node::wake, the next moment     runs what is registered: batches that linger
 //!   cleaner     its own next moment, stop         compaction
-//!   keeper      an interval, stop               retention, checkpoints, what the catalogue still wants done
+//!   keeper      an interval, stop               retention, checkpoints, metrics, what the catalogue still wants done
 //! ```
 //!
 //! Without threads [`Node::tick`] does all of it. Threads live here and in `partitions.rs`, and nowhere else.
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+use super::holding::Readings;
+use super::measuring::measure_removal;
 use super::{Node, Timed};
 use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
@@ -31,6 +33,8 @@ const FLUSH_THREADS: usize = 2;
 const KEEPER_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the checkpoints of all partitions are written.
 const BOOKS_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the figures of topics are shown.
+const METRICS_INTERVAL: Duration = Duration::from_secs(10);
 /// While records keep coming, batches that nobody waits for are gathered for so long: a wake-up costs its sender
 /// more than a record does.
 const GATHER: Duration = Duration::from_micros(200);
@@ -270,12 +274,13 @@ impl Threads {
 pub(super) struct Intervals {
     keeper: Moment,
     books: Moment,
+    metrics: Moment,
 }
 
 impl Intervals {
     /// Everything was looked after at `now`.
     pub(super) const fn at(now: Moment) -> Self {
-        Self { keeper: now, books: now }
+        Self { keeper: now, books: now, metrics: now }
     }
 }
 
@@ -364,14 +369,16 @@ impl Node {
 
     /// Retention, checkpoints, and what the catalogue still wants done, each at its interval.
     fn keep(&self, now: Now) {
-        let (keeper, books) = {
+        let (keeper, books, metrics) = {
             let mut intervals = self.intervals.lock();
             let is_due = |last: &mut Moment, interval| {
                 let due = now.monotonic >= last.after(interval);
                 *last = if due { now.monotonic } else { *last };
                 due
             };
-            (is_due(&mut intervals.keeper, KEEPER_INTERVAL), is_due(&mut intervals.books, BOOKS_INTERVAL))
+            let keeper = is_due(&mut intervals.keeper, KEEPER_INTERVAL);
+            let books = is_due(&mut intervals.books, BOOKS_INTERVAL);
+            (keeper, books, is_due(&mut intervals.metrics, METRICS_INTERVAL))
         };
         if keeper {
             // First what is to be kept, then what goes.
@@ -379,6 +386,9 @@ impl Node {
             let settled = turn.is_ok().then(|| self.reconcile_if_due());
             drop((turn, settled));
             self.maintain(now);
+        }
+        if metrics {
+            self.measure();
         }
         let Ok(_turn) = self.turn() else { return };
         if books && let Err(error) = self.books.save() {
@@ -388,10 +398,20 @@ impl Node {
 
     fn maintain(&self, now: Now) {
         let topics = self.topics.load();
-        for partition in topics.values().flat_map(|topic| &topic.partitions) {
-            match partition.maintain(now) {
-                Ok(_) | Err(Error::Poisoned { .. } | Error::Closed) => {}
-                Err(error) => trace::warn(&self.home.directory, || format!("maintenance failed: {error}")),
+        let mut readings = Readings::default();
+        for topic in topics.values() {
+            readings.ask(self, topic);
+            for partition in &topic.partitions {
+                match partition.maintain_holding(now, readings.reached(topic, partition)) {
+                    Ok(done) => {
+                        measure_removal(topic, &done.removed);
+                        self.tell_losses(&readings, topic, partition, &done.removed);
+                    }
+                    Err(Error::Poisoned { .. } | Error::Closed) => {}
+                    Err(error) => trace::warn(&self.home.directory, || format!("maintenance failed: {error}")),
+                }
+                // Before what was appended is compacted or goes again.
+                partition.appended();
             }
         }
         if let Err(error) = self.metadata.maintain(now) {

@@ -217,6 +217,7 @@ impl Inner {
             self.due(&mut writer)?
         };
         self.sync_due(&mut due)?;
+        self.count_sync();
         if !due.sealed.is_empty() || !due.snapshots.is_empty() || due.directory.is_some() {
             self.forget_synced(&mut self.writer.lock(), &due);
         }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::compact::Compaction;
-use super::retention::Removed;
+use super::retention::{Reached, Removed};
 use super::{Inner, Partition, Writer};
 use crate::clock::{Moment, Now};
 use crate::error::Result;
@@ -63,10 +63,18 @@ impl Partition {
     /// forgets producers that nothing was heard of for `producer_id_expiration`, removes what the retention does not keep,
     /// and compacts a piece (8 MiB, read and written) where compaction is due or under way.
     ///
+    /// Called for a partition of a log whose topic is held for groups ([`Retention::hold_for`](crate::Retention::hold_for))
+    /// it holds as if they had read nothing: what they have read the log knows, which maintains its partitions by itself.
+    ///
     /// # Errors
     /// The first thing that failed; what comes before it is done. Nothing was removed then: that comes last, so that
     /// what has gone is always told. A compaction that fails is no error here.
     pub fn maintain(&self, now: Now) -> Result<Maintenance> {
+        self.maintain_holding(now, None)
+    }
+
+    /// The same, for whoever knows what groups have read.
+    pub(crate) fn maintain_holding(&self, now: Now, reached: Option<Reached<'_>>) -> Result<Maintenance> {
         let inner = &*self.inner;
         inner.check_writable()?;
         let mut done = Maintenance::default();
@@ -88,7 +96,7 @@ impl Partition {
         done.producers_expired = inner.expire_producers(&mut writer, now);
         done.index_dropped = inner.let_go_if_idle(&mut writer, now.monotonic)?;
         inner.retired.lock().retain(|retired| retired.reader.strong_count() > 0);
-        done.removed = inner.retain(writer, now.wall)?;
+        done.removed = inner.retain(writer, now.wall, reached)?;
         done.compacted = inner.compact_alone(now);
         Ok(done)
     }

@@ -13,6 +13,7 @@
 //!   retention.rs, trim.rs   what goes from the front          truncate.rs   what goes from the end
 //!   home.rs     the directory's lock, checkpoints and marker   view.rs   what readers see
 //!   compact/    of each key the last record stays
+//!   place.rs    where an offset lies, for whoever works out lag
 //!   books.rs    the checkpoints of all partitions of a log     settings.rs   what may change while it is open
 //! ```
 //!
@@ -35,6 +36,7 @@ mod maintain;
 mod marker;
 mod names;
 mod open;
+mod place;
 mod producers;
 mod read;
 mod receipt;
@@ -70,10 +72,12 @@ pub use compact::{Compacting, Compaction, CompactionEnd};
 pub use maintain::{Maintenance, Stats};
 pub use open::PartitionBuilder;
 pub(crate) use open::{InLog, Unsynced};
+pub(crate) use place::{Place, Volume};
 pub(crate) use producers::OpenTransaction;
 pub use read::{Fetched, FetchedRecords, Found, ReadOptions};
 pub(crate) use receipt::{Listening, Receipt, WeakPartition};
 pub use recover::{Cut, DamagedRange, Recovery};
+pub(crate) use retention::Reached;
 pub use retention::{RemovalReason, Removed, SegmentSummary};
 #[cfg(feature = "testkit")]
 pub(crate) use snapshot::fuzz as fuzz_snapshot;
@@ -175,6 +179,10 @@ struct Inner {
     /// What its compaction has failed with.
     uncleanable: Mutex<Option<compact::Trouble>>,
     recovery: Mutex<Arc<Recovery>>,
+    /// What was appended, as of the last look.
+    tally: Mutex<place::Tally>,
+    /// Counts the syncs.
+    syncs: AtomicU64,
 }
 
 /// What only the holder of the writer lock may touch.

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use super::books::{Books, Mark};
 use super::compact::Cleaner;
 use super::home::Home;
+use super::place::Tally;
 use super::recover::{Loaded, Loader};
-use super::settings::Settings;
+use super::settings::{Settings, check_knows_groups};
 use super::trim::Holds;
 use super::view::Picture;
 use super::{Health, Inner, Partition, Writer};
@@ -126,6 +127,9 @@ impl PartitionBuilder {
     /// As [`Partition::open`].
     pub fn open(self) -> Result<Partition> {
         self.config.check()?;
+        if self.log.is_none() {
+            check_knows_groups(&self.config)?;
+        }
         self.cleaner.check()?;
         let storage = self.storage.unwrap_or_else(|| Arc::new(FileStorage::new()));
         let (home, watcher) = match self.log {
@@ -187,6 +191,7 @@ impl PartitionBuilder {
             idle: (marks.end, now),
             index_dropped: false,
         };
+        let tally = Mutex::new(Tally::at(&view, marks.end));
         let inner = Inner {
             home,
             settings,
@@ -209,6 +214,8 @@ impl PartitionBuilder {
             cleaner: Mutex::new(Cleaner::new(self.cleaner)),
             uncleanable: Mutex::new(None),
             recovery: Mutex::new(Arc::new(recovery)),
+            tally,
+            syncs: AtomicU64::new(0),
         };
         inner.stored(marks.high_watermark);
         Ok(Partition { inner: Arc::new(inner) })

@@ -307,7 +307,7 @@ impl Inner {
     /// Has `look` look at a view. What fails is looked at again where the log has changed meanwhile: what looked
     /// damaged or out of reach may have been cut off or replaced while it was read. (A truncation lowers the marks
     /// before it cuts, and cuts before it publishes the view.)
-    fn look<T>(&self, look: impl Fn(&View, Marks) -> Result<T>) -> Result<T> {
+    pub(super) fn look<T>(&self, look: impl Fn(&View, Marks) -> Result<T>) -> Result<T> {
         loop {
             self.check_readable()?;
             let (view, marks) = self.picture.load();

@@ -3,7 +3,16 @@
 //! Three passes in Kafka's order (SEMANTICS 4), each removing a prefix: below the log start, by size, by time. A
 //! segment goes only if the high watermark has passed its end and nothing holds its records. If all go, the active
 //! one included, an empty segment is begun first.
+//!
+//! Two things hold records: a [`Hold`](super::Hold), whatever it costs, and what groups have not read, up to a bound:
+//!
+//! ```text
+//!             position ▼
+//!   │ gone by policy │ stays, and all behind it  │ ...         │ end      as long as these bytes ──┐
+//!                    └──────────────── bytes ──────────────────┘         are within the bound   ◄──┘
+//! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::config::PartitionConfig;
@@ -22,6 +31,9 @@ pub enum RemovalReason {
     Age,
     /// The host's own rule.
     Host,
+    /// By size or age, though a group that it was held for ([`Retention::hold_for`](crate::Retention::hold_for)) has not
+    /// read it: more bytes would have to be held than are.
+    HoldExceeded,
 }
 
 /// A segment that was removed.
@@ -36,6 +48,13 @@ pub struct Removed {
     pub bytes: u64,
     /// Why it went.
     pub reason: RemovalReason,
+}
+
+impl Removed {
+    /// Whether a group that it was held for has not read all of it.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.reason == RemovalReason::HoldExceeded
+    }
 }
 
 /// A segment as a rule about it sees it.
@@ -69,6 +88,35 @@ impl From<&PartitionConfig> for Policy {
     }
 }
 
+/// What groups have read of a partition, as whoever knows the groups tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached<'a> {
+    /// Of which groups. Of others nothing is known, and what is held for them is held from the start.
+    pub(crate) groups: &'a BTreeSet<String>,
+    /// The least of their positions; `None` where one has none, or where it is not known.
+    pub(crate) offset: Option<Offset>,
+}
+
+/// What groups have not read stays, as long as it is not too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SoftHold {
+    pub(super) from: Offset,
+    pub(super) bytes_max: u64,
+}
+
+impl SoftHold {
+    /// What is held of a partition with these settings. A position beyond what readers see is none of this log.
+    pub(super) fn of(config: &PartitionConfig, reached: Option<Reached<'_>>, high_watermark: Offset) -> Option<Self> {
+        let retention = &config.retention;
+        if retention.held_groups.is_empty() {
+            return None;
+        }
+        let known = reached.filter(|reached| *reached.groups == retention.held_groups);
+        let offset = known.and_then(|reached| reached.offset).filter(|offset| *offset <= high_watermark);
+        Some(Self { from: offset.unwrap_or(Offset::ZERO), bytes_max: retention.held_bytes_max })
+    }
+}
+
 /// Up to where records may go at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
@@ -76,6 +124,8 @@ pub(super) struct Limits {
     pub(super) high_watermark: Offset,
     /// The first record that something needs.
     pub(super) held: Option<Offset>,
+    /// The first that groups have not read.
+    pub(super) soft: Option<SoftHold>,
 }
 
 impl Limits {
@@ -93,7 +143,8 @@ pub(super) fn plan(
     mut largest: impl FnMut(usize) -> Result<Timestamp>,
 ) -> Result<Plan> {
     let mut plan = Plan::new();
-    let mut excess = policy.bytes.and_then(|keep| segments.iter().map(|s| s.bytes).sum::<u64>().checked_sub(keep));
+    let mut left: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    let mut excess = policy.bytes.and_then(|keep| left.checked_sub(keep));
     let oldest = policy.age.map(|age| now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)));
     for (index, segment) in segments.iter().enumerate() {
         let is_empty_active = index + 1 == segments.len() && segment.bytes == 0;
@@ -112,7 +163,14 @@ pub(super) fn plan(
         } else {
             break;
         };
+        let unread = limits.soft.filter(|soft| soft.from < segment.end_offset && reason != RemovalReason::BelowStart);
+        let reason = match unread {
+            Some(soft) if left <= soft.bytes_max => break,
+            Some(_) => RemovalReason::HoldExceeded,
+            None => reason,
+        };
         excess = by_size;
+        left -= segment.bytes;
         plan.push(reason);
     }
     Ok(plan)
@@ -133,7 +191,13 @@ mod tests {
     }
 
     fn limits(high_watermark: u64) -> Limits {
-        Limits { log_start: Offset(0), high_watermark: Offset(high_watermark), held: None }
+        Limits { log_start: Offset(0), high_watermark: Offset(high_watermark), held: None, soft: None }
+    }
+
+    fn by_size_holding(keep: u64, from: u64, bytes_max: u64) -> Plan {
+        let limits = Limits { soft: Some(SoftHold { from: Offset(from), bytes_max }), ..limits(50) };
+        let policy = Policy { bytes: Some(keep), age: None };
+        plan(&segments(&[100; 5]), policy, limits, Timestamp(0), |_| panic!("time decides nothing")).expect("pure")
     }
 
     fn by_size(bytes: u64, limits: Limits) -> usize {
@@ -180,6 +244,46 @@ mod tests {
         assert_eq!(by_size(0, held(20)), 2);
         assert_eq!(by_size(0, held(19)), 1);
         assert_eq!(by_age(&[0; 5], held(0)), 0);
+    }
+
+    /// Five segments of 100 bytes and ten offsets; the policy would drop four of them.
+    #[test]
+    fn what_groups_have_not_read_stays_up_to_a_bound() {
+        use RemovalReason::{HoldExceeded, Size};
+        assert_eq!(by_size_holding(100, 20, 300), [Size, Size], "read segments go, and 300 bytes are held");
+        assert_eq!(by_size_holding(100, 19, 400), [Size], "a segment with one unread record stays");
+        assert_eq!(by_size_holding(100, 20, 299), [Size, Size, HoldExceeded], "a byte too many");
+        assert_eq!(by_size_holding(100, 0, 500), [], "the bound is met");
+        assert_eq!(by_size_holding(100, 0, 250), [HoldExceeded; 3], "until what is left is within it");
+        assert_eq!(by_size_holding(300, 0, 0), [HoldExceeded; 2], "never more than the policy says");
+        assert_eq!(by_size_holding(100, 50, 0), [Size; 4], "all is read");
+    }
+
+    #[test]
+    fn a_log_start_is_moved_whatever_groups_have_read() {
+        let soft = Some(SoftHold { from: Offset(0), bytes_max: 1000 });
+        let limits = Limits { log_start: Offset(20), soft, ..limits(50) };
+        let plan = plan(&segments(&[100; 5]), Policy { bytes: Some(0), age: None }, limits, Timestamp(0), |_| {
+            panic!("time decides nothing")
+        });
+        assert_eq!(plan.expect("pure"), [RemovalReason::BelowStart; 2]);
+    }
+
+    #[test]
+    fn what_is_not_known_holds_everything() {
+        let retention = crate::config::Retention::forever().hold_for(["a", "b"], 7);
+        let config = PartitionConfig::new().retention(retention.clone());
+        let of = |config, reached| SoftHold::of(config, reached, Offset(30)).map(|soft| (soft.from.0, soft.bytes_max));
+        let groups = &retention.held_groups;
+        let reached = |groups, offset: Option<u64>| Some(Reached { groups, offset: offset.map(Offset) });
+        assert_eq!(of(&config, reached(groups, Some(20))), Some((20, 7)));
+        assert_eq!(of(&config, reached(groups, Some(30))), Some((30, 7)));
+        assert_eq!(of(&config, reached(groups, Some(31))), Some((0, 7)), "a position of another log");
+        assert_eq!(of(&config, reached(groups, None)), Some((0, 7)));
+        assert_eq!(of(&config, None), Some((0, 7)));
+        let others = BTreeSet::from(["a".to_owned()]);
+        assert_eq!(of(&config, reached(&others, Some(20))), Some((0, 7)), "of b nothing is known");
+        assert_eq!(of(&PartitionConfig::new(), reached(&others, Some(20))), None);
     }
 
     #[test]

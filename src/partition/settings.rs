@@ -116,6 +116,7 @@ impl Partition {
         if !self.inner.home.is_alone() {
             return Err(Error::Policy("a partition of a log has its topic's settings: `Log::set_topic_config`"));
         }
+        check_knows_groups(&config)?;
         self.set_config_in_log(config)
     }
 
@@ -161,6 +162,15 @@ impl Partition {
         // Also where an earlier call has failed in this.
         if is_to_sync { inner.flush() } else { Ok(()) }
     }
+}
+
+/// Refuses to hold what groups have not read, of which a partition by itself knows nothing.
+pub(super) fn check_knows_groups(config: &PartitionConfig) -> Result<()> {
+    if config.retention.held_groups.is_empty() {
+        return Ok(());
+    }
+    let reason = "a partition by itself knows of no groups to hold anything for: that is a topic's".to_owned();
+    Err(Error::InvalidConfig { setting: "retention", reason })
 }
 
 impl Inner {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use super::books::Mark;
-use super::retention::{self, Limits, Policy, RemovalReason, Removed, SegmentSummary};
+use super::retention::{self, Limits, Policy, Reached, RemovalReason, Removed, SegmentSummary, SoftHold};
 use super::view::View;
 use super::{Inner, Partition, Writer};
 use crate::clock::Moment;
@@ -93,7 +93,8 @@ impl Partition {
         Ok(self.inner.holds.add(offset))
     }
 
-    /// Removes the records below `offset`, whatever the policy, as far as nothing holds them. Answers the log start
+    /// Removes the records below `offset`, whatever the policy, as far as no [`Hold`] holds them (what
+    /// [`Retention::hold_for`](crate::Retention::hold_for) keeps for groups goes too). Answers the log start
     /// afterwards. It is durable when this returns; whole segments below it are gone. An offset below the log start
     /// changes nothing.
     ///
@@ -109,7 +110,8 @@ impl Partition {
         Ok(self.start())
     }
 
-    /// Removes the records below `offset`, or below the high watermark where it is `None`.
+    /// Removes the records below `offset`, or below the high watermark where it is `None`. What
+    /// [`Retention::hold_for`](crate::Retention::hold_for) keeps for groups goes too.
     ///
     /// # Errors
     /// [`Error::Policy`] where the policy does not delete, [`Error::Held`] where a hold is in the way,
@@ -165,9 +167,14 @@ impl Inner {
     }
 
     /// What the policy says has to go, goes.
-    pub(super) fn retain(&self, writer: MutexGuard<'_, Writer>, now: Timestamp) -> Result<Vec<Removed>> {
+    pub(super) fn retain(
+        &self,
+        writer: MutexGuard<'_, Writer>,
+        now: Timestamp,
+        reached: Option<Reached<'_>>,
+    ) -> Result<Vec<Removed>> {
         let mut writer = writer;
-        let mut plan = self.removal_plan(&writer, now)?;
+        let mut plan = self.removal_plan(&writer, now, reached)?;
         // What is not on the disk yet must not push out what is: a loss of power would take both.
         if !plan.is_empty() && self.is_synced() && self.sync.synced() < self.picture.end().0 {
             drop(writer);
@@ -175,21 +182,31 @@ impl Inner {
             writer = self.writer.lock();
             self.check_writable()?;
             let count = plan.len();
-            plan = self.removal_plan(&writer, now)?;
+            plan = self.removal_plan(&writer, now, reached)?;
             plan.truncate(count);
         }
         let start = self.picture.view().log_start;
-        self.remove_segments(&mut writer, &plan, start)
+        let removed = self.remove_segments(&mut writer, &plan, start)?;
+        for Removed { base_offset, end_offset, bytes, .. } in removed.iter().filter(|removed| removed.is_unread()) {
+            trace::warn(&self.home.directory, || {
+                format!(
+                    "removed {bytes} bytes, the offsets {base_offset} to {end_offset}, that were held for groups: more than is held"
+                )
+            });
+        }
+        Ok(removed)
     }
 
     /// Which segments go from the front, and why each.
-    fn removal_plan(&self, writer: &Writer, now: Timestamp) -> Result<retention::Plan> {
+    fn removal_plan(&self, writer: &Writer, now: Timestamp, reached: Option<Reached<'_>>) -> Result<retention::Plan> {
         let view = self.picture.view();
         let summaries = self.summaries();
         let age = writer.config.retention.age.unwrap_or_default();
         let oldest = now.0.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let largest = |index: usize| self.largest_timestamp(&view, index, Timestamp(oldest), now);
-        retention::plan(&summaries, Policy::from(&writer.config), self.limits(), now, largest)
+        let limits = self.limits();
+        let limits = Limits { soft: SoftHold::of(&writer.config, reached, limits.high_watermark), ..limits };
+        retention::plan(&summaries, Policy::from(&writer.config), limits, now, largest)
     }
 
     /// The index nominates, the batch headers decide: a segment goes by time only if no header in it is younger.
@@ -230,6 +247,7 @@ impl Inner {
             log_start: self.picture.view().log_start,
             high_watermark: self.picture.high_watermark(),
             held: self.holds.least().filter(|_| !mutants::is_in(mutants::RETENTION_PAST_HOLD)),
+            soft: None,
         }
     }
 

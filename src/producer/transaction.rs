@@ -19,9 +19,10 @@ use std::time::Duration;
 use super::builder::ProducerBuilder;
 use super::delivery::Delivery;
 use super::partitioner::Partitioner;
-use super::transactional::{Transactional, failed, insist};
+use super::transactional::{Entry, Transactional, failed, insist};
 use super::{Producer, WhenFull};
 use crate::error::{Error, Result};
+use crate::group::Progress;
 use crate::machine::ProducerIdentity;
 use crate::node::Node;
 use crate::record::builder::Record;
@@ -310,6 +311,21 @@ impl TransactionalProducer {
         Ok(())
     }
 
+    fn commit_progress(&self, progress: Progress) -> Result<()> {
+        let Progress { group, member, positions, commits_itself } = progress;
+        if commits_itself {
+            let reason = "a consumer whose positions are committed in transactions does not commit them by itself too";
+            return Err(Error::InvalidConfig { setting: "auto_commit", reason: reason.to_owned() });
+        }
+        if positions.is_empty() {
+            return Ok(());
+        }
+        let (topic, name, partition) = self.node().partition_of_group(&group)?;
+        let entry = || Entry { topic, name, partition };
+        let identity = self.transactional.enter(self.node(), None, entry)?;
+        self.node().commit_positions(&group, member, positions, Some(identity))
+    }
+
     fn abort(&mut self) -> Result<()> {
         let is_known = self.transactional.end();
         // What is open was not written: its deliveries are told so.
@@ -369,6 +385,54 @@ impl Transaction<'_> {
             self.producer.transactional.failed(error);
         }
         sent
+    }
+
+    /// Commits how far a consumer has read, in this transaction: its positions count when the transaction is committed, and
+    /// never did where it is aborted. So what was made of the records, and that they were read, are one step
+    /// ([`Consumer::progress`](crate::Consumer::progress)).
+    ///
+    /// Until the transaction ends, whoever takes a partition over waits for it: nobody reads on from the position before.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use taffrail::{Log, Record, TopicConfig};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let log = Log::open(directory.path().join("data"))?;
+    /// # log.ensure_topic("orders", TopicConfig::new().partitions(4))?;
+    /// # log.ensure_topic("invoices", TopicConfig::new().partitions(4))?;
+    /// # log.producer().open()?.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
+    /// let mut input = log.consumer("billing").subscribe(["orders"]).open()?;
+    /// let mut output = log.transactional_producer("billing-1").open()?;
+    ///
+    /// let orders = input.poll(Duration::from_secs(1))?;
+    /// let transaction = output.begin()?;
+    /// for order in &orders {
+    ///     transaction.send("invoices", Record::new("12.50").key(order.key().unwrap_or_default()))?;
+    /// }
+    /// transaction.commit_progress(input.progress())?;
+    /// transaction.commit()?;
+    /// # assert_eq!(orders.records().count(), 1);
+    /// # let stored = log.describe_group("billing")?.positions;
+    /// # assert_eq!(stored.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// After any of them the transaction can only be aborted, and the consumer goes on from what it has committed
+    /// before: [`Error::UnknownMember`], [`Error::FencedMember`], [`Error::FencedInstance`] where another has taken its place in the group;
+    /// [`Error::StaleMember`] where it was led on while it worked; [`Error::InvalidConfig`] where it commits by
+    /// itself ([`ConsumerBuilder::auto_commit`](crate::ConsumerBuilder::auto_commit)); and what
+    /// [`Transaction::send`] answers.
+    #[doc(alias = "sendOffsetsToTransaction")]
+    pub fn commit_progress(&self, progress: Progress) -> Result<()> {
+        let committed = match self.producer.transactional.failure() {
+            Some(failure) => Err(failed(&failure)),
+            None => self.producer.commit_progress(progress),
+        };
+        if let Err(error) = &committed {
+            self.producer.transactional.failed(error);
+        }
+        committed
     }
 
     /// The identity that the records carry: the producer's id and its epoch, which no other transaction has.

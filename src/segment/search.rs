@@ -159,6 +159,12 @@ impl SegmentReader {
         Ok(first.ok().and_then(|header| header.max_timestamp()))
     }
 
+    /// The position in bytes of the batch that holds `offset`, or of one before it: at most an interval of the index and
+    /// a batch too early.
+    pub(crate) fn position_before(&self, offset: Offset) -> Result<u64> {
+        Ok(self.offsets(&Rules::bare(self.base))?.lookup(offset).position.min(self.size()))
+    }
+
     fn log_error(&self, error: io::Error) -> Error {
         self.files.error("read", Kind::Log, error)
     }

@@ -220,6 +220,10 @@ impl Storage for FileStorage {
         host::boot().map(BootId)
     }
 
+    fn open_files(&self) -> Option<usize> {
+        Some(self.pool.open())
+    }
+
     fn is_forked(&self) -> bool {
         self.mark.is_forked()
     }

@@ -115,6 +115,11 @@ pub trait Storage: Send + Sync + fmt::Debug + 'static {
     /// Which boot of the machine this is; `None` where that cannot be told.
     fn boot(&self) -> Option<BootId>;
 
+    /// How many files it has open; `None` where that is not known.
+    fn open_files(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether this process is a fork of the one that made this storage, whose files and locks are not its own.
     fn is_forked(&self) -> bool {
         false

@@ -111,7 +111,7 @@ impl World {
         let now = self.clock.wall().0;
         let may_be_short = self.model.partition(slot).may_be_short || self.model.compacts(slot.0);
         let may = |config: &TopicConfig| {
-            let retention = config.partition.retention;
+            let retention = &config.partition.retention;
             let age = retention.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
             let is_old = |known: &Known| age.is_some_and(|age| known.timestamp.0 < now.saturating_sub(age));
             let by_age = gone.iter().rev().take_while(|(_, known)| is_old(known)).count();

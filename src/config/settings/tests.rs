@@ -20,6 +20,10 @@ fn any_bytes() -> impl Strategy<Value = u32> {
     prop_oneof![proptest::sample::select(vec![70, 4096, 1_048_588, 10 << 20, 1 << 30]), 70..=i32::MAX.cast_unsigned()]
 }
 
+fn any_groups() -> impl Strategy<Value = std::collections::BTreeSet<String>> {
+    proptest::collection::btree_set("[a-c,\\\\ ]{1,4}|.{1,8}", 1..4)
+}
+
 fn any_of<T: Copy + std::fmt::Debug>(words: &'static [(&'static str, T)]) -> impl Strategy<Value = T> {
     (0..words.len()).prop_map(|at| words[at].1)
 }
@@ -40,14 +44,18 @@ fn any_change() -> impl Strategy<Value = Change> {
     ) -> BoxedStrategy<Change> {
         values.prop_map(move |value| Change(Box::new(move |config| apply(config, value.clone())))).boxed()
     }
-    let retention = (of(any_millis()), of(0..=i64::MAX.cast_unsigned()));
+    let retention =
+        (of(any_millis()), of(0..=i64::MAX.cast_unsigned()), of((any_groups(), 1..=i64::MAX.cast_unsigned())));
     let copies = (1..5_u32, 0..3_u32).prop_map(|(in_sync, more)| (in_sync, in_sync + more));
     proptest::strategy::Union::new([
         change(1..=100_000_u32, TopicConfig::partitions),
         change(copies, |config, (in_sync, copies)| config.replication_factor(copies).min_insync_replicas(in_sync)),
         change(any_of(COMPRESSION), TopicConfig::compression),
         change(any_of(CLEANUP), TopicConfig::cleanup),
-        change(retention, |config, (age, bytes)| config.retention(Retention { age, bytes })),
+        change(retention, |config, (age, bytes, hold)| {
+            let (held_groups, held_bytes_max) = hold.unwrap_or_default();
+            config.retention(Retention { age, bytes, held_groups, held_bytes_max })
+        }),
         change(any_bytes(), TopicConfig::segment_bytes),
         change(of(any_millis()), TopicConfig::segment_age),
         change(any_bytes(), TopicConfig::index_bytes_max),
@@ -117,7 +125,7 @@ proptest! {
 fn every_setting_has_its_name() {
     let config = TopicConfig::new()
         .cleanup(Cleanup::CompactAndDelete)
-        .retention(Retention::forever().bytes(7))
+        .retention(Retention::forever().bytes(7).hold_for(["b,c", "a"], 8))
         .segment_bytes(100)
         .segment_age(None)
         .index_bytes_max(48)
@@ -156,6 +164,8 @@ fn every_setting_has_its_name() {
         "compression.type=uncompressed",
         "min.insync.replicas=2",
         "taffrail.durability=os",
+        "taffrail.hold.groups=a,b\\,c",
+        "taffrail.hold.bytes.max=8",
         "taffrail.commits=by-host",
         "taffrail.flush.interval.ms=9",
         "taffrail.checkpoint.interval.ms=1000",
@@ -172,6 +182,7 @@ fn what_no_setting_can_be_is_refused() {
     let refused = [
         ("segment.byts", "1", "no setting is called \"segment.byts\""),
         ("segment.bytes", "-1", "setting segment.bytes: \"-1\" is no number that belongs here"),
+        ("taffrail.hold.groups", "a,,b", "setting taffrail.hold.groups: \"a,,b\" names a group without a name"),
         ("retention.ms", "-2", "setting retention.ms: -2 is negative"),
         ("segment.ms", "-1", "setting segment.ms: -1 is negative"),
         ("taffrail.durability", "Os", "setting taffrail.durability: \"Os\" is none of [\"auto\", \"sync\", \"os\"]"),

@@ -71,6 +71,11 @@ impl Pool {
         }
     }
 
+    /// How many files are open.
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
     /// What a file notes when it is used.
     pub(super) fn tick(&self) -> u64 {
         self.tick.load(Ordering::Relaxed)

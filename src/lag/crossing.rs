@@ -1,0 +1,67 @@
+//! Once per crossing: which positions have come within the margin, and which were overtaken. Pure.
+//!
+//! ```text
+//!              within the margin                  below the log start
+//!   beyond ─────────────────────► near ────────────────────────────────► overtaken
+//!     ▲  │       NearEdge        │  ▲              Overtaken              │  │
+//!     └──┼───────────────────────┘  └─────────────────────────────────────┘  │
+//!        └──────────────────────── Overtaken ──────────────────────────────► ┘   (and back, in silence)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Alert, PartitionLag};
+use crate::types::TopicPartition;
+
+/// Where a position is; one that is beyond the margin is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Near,
+    Overtaken,
+}
+
+type Key = (String, TopicPartition);
+
+/// The positions that are not beyond the margin.
+#[derive(Debug, Default)]
+pub(super) struct Crossings {
+    levels: BTreeMap<Key, Level>,
+}
+
+impl Crossings {
+    /// Takes in where a position is, and says what there is to say. A group without a position has none that could be
+    /// overtaken: where it will begin is its consumer's to say.
+    pub(super) fn cross(&mut self, group: &str, lag: &PartitionLag, is_near: bool) -> Option<Alert> {
+        let key = (group.to_owned(), lag.partition.clone());
+        let before = self.levels.get(&key).copied();
+        let level = match &lag.lost {
+            Some(_) => Some(Level::Overtaken),
+            None => Some(Level::Near).filter(|_| is_near && lag.committed.is_some()),
+        };
+        match level {
+            Some(level) => self.levels.insert(key, level),
+            None => self.levels.remove(&key),
+        };
+        let (group, partition) = (group.to_owned(), lag.partition.clone());
+        match (level, before) {
+            (Some(Level::Near), None) => {
+                let (left, lag) = (lag.left.unwrap_or_default(), Box::new(lag.clone()));
+                Some(Alert::NearEdge { group, partition, left, lag })
+            }
+            (Some(Level::Overtaken), None | Some(Level::Near)) => {
+                lag.lost.clone().map(|lost| Alert::Overtaken { group, partition, lost })
+            }
+            _ => None,
+        }
+    }
+
+    /// Forgets the positions that a group has no more.
+    pub(super) fn keep(&mut self, group: &str, partitions: &BTreeSet<TopicPartition>) {
+        self.levels.retain(|(of, partition), _| of != group || partitions.contains(partition));
+    }
+
+    /// Forgets the groups that there are no more.
+    pub(super) fn keep_groups(&mut self, groups: &BTreeSet<String>) {
+        self.levels.retain(|(group, _), _| groups.contains(group));
+    }
+}
