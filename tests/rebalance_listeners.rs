@@ -214,3 +214,38 @@ fn a_poll_that_waits_takes_part() {
         polling.join().unwrap();
     });
 }
+
+/// It sleeps for longer than it may between two polls, and commits meanwhile what it was handed before.
+#[test]
+fn a_poll_that_waits_polls_and_commits() {
+    let home = tempfile::tempdir().unwrap();
+    let log = taffrail::Log::open(home.path().join("data")).unwrap();
+    log.create_topic("orders", taffrail::TopicConfig::new()).unwrap();
+    let producer = log.producer().open().unwrap();
+    let send = || {
+        let _ = producer.send("orders", taffrail::Record::new("v")).unwrap().wait().unwrap();
+    };
+    send();
+    let told = Told::default();
+    let builder = log.consumer("g").subscribe(["orders"]).max_poll_interval(Duration::from_secs(2));
+    let builder = builder.auto_commit(Duration::from_millis(50)).on_rebalance(told.clone());
+    let mut consumer = builder.open().unwrap();
+    assert_eq!(consumer.poll(Duration::ZERO).unwrap().records().count(), 1);
+    std::thread::scope(|scope| {
+        let polling = scope.spawn(move || {
+            let count = consumer.poll(Duration::MAX).unwrap().records().count();
+            (count, consumer)
+        });
+        let other = log.consumer("g").assign([("orders", 0)]).open().unwrap();
+        let begun = std::time::Instant::now();
+        while committed(&other, "orders", 0).is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing was committed");
+        }
+        std::thread::sleep(Duration::from_secs(5).saturating_sub(begun.elapsed()));
+        send();
+        let (count, consumer) = polling.join().unwrap();
+        assert_eq!((count, names(&consumer).len()), (1, 1));
+    });
+    assert_eq!(told.take(), ["assigned orders-0"]);
+}

@@ -5,7 +5,7 @@
 mod support;
 
 use support::{Place, Told, arrive, drain, names};
-use taffrail::{Assignor, Error};
+use taffrail::{Assignor, Error, Fault, TopicConfig};
 
 #[test]
 fn a_topic_that_is_not_there_yet_is_waited_for() {
@@ -105,4 +105,26 @@ fn members_of_several_topics_share_each_among_who_wants_it() {
     let (mine, others) = (numbers(&one), numbers(&two));
     assert_eq!((mine.len(), others.len()), (2, 2));
     assert!(mine[0] == mine[1] && others[0] == others[1] && mine[0] != others[0], "{mine:?} {others:?}");
+}
+
+/// The group knows a topic before its files are made here: what it gives of it is taken up when they are.
+#[test]
+fn what_is_assigned_and_not_open_yet_comes_when_it_is() {
+    let place = Place::with("orders", 1);
+    let told = Told::default();
+    let mut consumer =
+        place.log.consumer("g").subscribe(["orders", "bills"]).on_rebalance(told.clone()).open().unwrap();
+    arrive(&mut consumer);
+    told.take();
+    place.storage.fail_when(|operation| {
+        let is_meant = operation.path.to_string_lossy().contains("bills-1") && operation.kind.changes();
+        is_meant.then_some(Fault::NoSpace)
+    });
+    place.log.create_topic("bills", TopicConfig::new().partitions(2)).unwrap_err();
+    place.pass(&mut [&mut consumer], 20);
+    assert_eq!((names(&consumer), told.take()), (vec!["orders-0".to_owned()], Vec::<String>::new()));
+    place.storage.clear_faults();
+    place.pass(&mut [&mut consumer], 20);
+    assert_eq!(names(&consumer), ["bills-0", "bills-1", "orders-0"]);
+    assert_eq!(told.take(), ["assigned bills-0 bills-1"]);
 }

@@ -8,16 +8,18 @@ use std::time::Duration;
 use super::append;
 use crate::clock::ManualClock;
 use crate::config::{CleanerConfig, Durability, GroupConfig, TopicConfig};
-use crate::consumer::{Consumer, ConsumerBuilder, StartAt};
+use crate::consumer::{Consumer, ConsumerBuilder, Rebalance, RebalanceListener, StartAt};
 use crate::controller::Command as Administration;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::group::{Command as Group, Details, Heartbeat, Intent, Reply, Report};
 use crate::group::{OFFSETS_PARTITIONS, OFFSETS_TOPIC, Position};
 use crate::machine::ProducerIdentity;
 use crate::machine::home::partition_of;
 use crate::node::{Node, NodeOptions};
 use crate::record::control::Outcome;
 use crate::storage::MemoryStorage;
-use crate::txn::{Command, Reply};
+use crate::sync::Mutex;
+use crate::txn::{Command, Reply as Transactions};
 use crate::types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 /// A log with a topic of two partitions, of ten records each.
@@ -61,7 +63,9 @@ impl Place {
     fn begin(&self, offset: u64) -> ProducerIdentity {
         let timeout = Duration::from_secs(60);
         let init = |fresh| Command::Init { id: "x".to_owned(), timeout, expected: None, fresh };
-        let Reply::Identity(producer) = self.node.transact("x", init).expect("taken") else { panic!("no identity") };
+        let Transactions::Identity(producer) = self.node.transact("x", init).expect("taken") else {
+            panic!("no identity")
+        };
         let number = partition_of("g", OFFSETS_PARTITIONS);
         let partitions = vec![TopicPartition::from((OFFSETS_TOPIC, number))];
         let add = |_| Command::Add { id: "x".to_owned(), producer, partitions: partitions.clone() };
@@ -74,6 +78,10 @@ impl Place {
     fn commit(&self, offset: u64, producer: Option<ProducerIdentity>) {
         let position = Position { offset: Offset(offset), leader_epoch: Some(LeaderEpoch(0)), metadata: String::new() };
         self.node.commit_positions("g", None, vec![(("t", 0).into(), position)], producer).expect("stored");
+    }
+
+    fn describe(&self) -> Reply {
+        self.node.ask_group("g", Group::Describe { group: "g".to_owned() }).expect("there is one")
     }
 
     fn end(&self, producer: ProducerIdentity, outcome: Outcome) {
@@ -151,6 +159,53 @@ fn progress_says_who_has_come_how_far() {
     let late = consumer.progress();
     consumer.close().expect("left");
     assert!(matches!(refused(late), Some(Error::UnknownMember { .. })));
+}
+
+/// Notes what is lost, and what a commit of it is answered.
+#[derive(Clone, Default)]
+struct Lost(Arc<Mutex<Vec<(usize, Option<Error>)>>>);
+
+impl RebalanceListener for Lost {
+    fn lost(&mut self, rebalance: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
+        let answers = [rebalance.commit(), rebalance.commit_offsets([(("t", 0), Offset(1))])];
+        self.0.lock().extend(answers.map(|answer| (partitions.len(), answer.err())));
+        Ok(())
+    }
+}
+
+/// The group has removed it, and the node's thread has joined anew, before it polls: it is a member, and owns nothing of what
+/// it had.
+#[test]
+fn whoever_was_removed_and_is_a_member_again_commits_nothing_of_before() {
+    let place = Place::new();
+    let lost = Lost::default();
+    let mut consumer = place.consumer().max_bytes(1).on_rebalance(lost.clone()).open().expect("opened");
+    assert!(!consumer.poll(Duration::ZERO).expect("readable").is_empty());
+    let member = consumer.member_id().expect("joined");
+    let (group, intent) = ("g".to_owned(), Intent::Leave);
+    let leave = Heartbeat { group, member, intent, details: Details::default(), report: Report::default() };
+    place.node.ask_group("g", Group::Heartbeat(Box::new(leave))).expect("left");
+    for _ in 0..20 {
+        place.clock.advance(Duration::from_millis(500));
+        place.node.tick();
+    }
+    let Reply::Described(described) = place.describe() else { panic!("no description") };
+    assert_eq!(described.members.len(), 1, "it has come again by itself");
+    let refused = consumer.commit().expect_err("it is another's");
+    assert!(matches!(refused, Error::UnknownMember { .. }), "{refused}");
+    let progress = consumer.progress();
+    let refused = place.node.commit_positions("g", progress.member, progress.positions, None);
+    assert!(matches!(refused, Err(Error::UnknownMember { .. })), "{refused:?}");
+    let first = consumer.try_poll().expect("readable");
+    let told = std::mem::take(&mut *lost.0.lock());
+    assert_eq!(told.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [2, 2]);
+    assert!(told.iter().all(|(_, error)| matches!(error, Some(Error::UnknownMember { .. }))), "{told:?}");
+    assert_eq!(first.records().next().map(|record| record.offset()), Some(Offset(0)), "nothing was committed");
+    consumer.commit().expect("a member again");
+    // A close is answered when it has left.
+    consumer.close().expect("left");
+    let Reply::Described(described) = place.describe() else { panic!("no description") };
+    assert_eq!(described.members.len(), 0);
 }
 
 /// More positions than a coordinator takes at once.
