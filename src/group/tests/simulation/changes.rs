@@ -25,9 +25,13 @@ impl World {
         let name = NAMES[self.below(NAMES.len())];
         let more = 1 + u32::try_from(self.below(3)).unwrap();
         match self.topics.get_mut(name) {
-            Some(topic) if self.random.one_in(2) => topic.partitions = (topic.partitions + more).min(9),
+            Some(topic) if self.random.one_in(2) => {
+                topic.partitions = (topic.partitions + more).min(9);
+                self.saw("a topic has more partitions");
+            }
             Some(_) => {
                 self.topics.remove(name);
+                self.saw("a topic is gone");
             }
             None => {
                 self.made += 1;
@@ -40,6 +44,7 @@ impl World {
     }
 
     pub(super) fn tell_topics(&mut self) {
+        self.is_untold = false;
         let topics = Arc::new(Topics(self.topics.clone()));
         self.submit(Command::Topics(topics)).unwrap();
     }
@@ -48,7 +53,9 @@ impl World {
     pub(super) fn restart(&mut self) {
         let kept: Vec<_> = self.boundaries.range(self.committed..).copied().collect();
         let end = kept[self.below(kept.len())];
-        if end == self.desk.log.len() {
+        if end < self.desk.log.len() {
+            self.saw("decisions are lost");
+        } else {
             assert!(replayed(&self.desk.log).is_like(&self.desk.coordinator), "the records say something else");
         }
         self.desk.log.truncate(end);
@@ -63,7 +70,8 @@ impl World {
         self.desk.skip(Duration::from_millis(1));
         self.desk.coordinator.loaded(self.desk.now);
         self.submit(Command::Settings(self.settings)).unwrap();
-        self.tell_topics();
+        self.is_untold = true;
+        self.saw("the coordinator is made anew");
     }
 
     pub(super) fn end_transactions(&mut self) {
@@ -77,9 +85,21 @@ impl World {
         self.commit_log();
     }
 
-    /// Everything stands still for a while.
+    /// Everything stands still for a while. Whoever has more than a second left is there behind it, though nothing of what
+    /// has arrived was taken in.
     pub(super) fn jump(&mut self) {
-        self.desk.skip(Duration::from_secs(600));
+        let soft = &self.desk.coordinator.soft;
+        let end = soft.clock.elapsed() + SECOND;
+        let pulses = soft.pulses.get(GROUP).into_iter().flatten();
+        let safe = pulses.filter(|(_, pulse)| pulse.session_end > end && pulse.revoke_end.is_none_or(|by| by > end));
+        let safe: Vec<_> = safe.map(|(member, _)| member.clone()).collect();
+        self.desk.skip(600 * SECOND);
+        self.submit(Command::Tick).unwrap();
+        for member in safe {
+            let group = self.desk.coordinator.group(GROUP);
+            assert!(group.is_some_and(|group| group.roster.seat(&member).is_some()), "{member} was suspended only");
+            self.saw("a suspended group is alive");
+        }
         self.settle_step();
     }
 }

@@ -11,6 +11,7 @@ impl World {
                 continue;
             }
             while let Some(beat) = self.hosts[at].member.as_mut().and_then(|member| member.heartbeat(now)) {
+                self.check_reported(at, &beat);
                 self.send(Packet::Beat(at, beat));
             }
             if self.hosts[at].next_poll <= now {
@@ -62,21 +63,29 @@ impl World {
     }
 
     pub(super) fn some_host(&mut self) -> Option<usize> {
-        let alive: Vec<_> = (0..self.hosts.len()).filter(|at| self.hosts[*at].member.is_some()).collect();
+        let alive: Vec<_> = self.living().collect();
         (!alive.is_empty()).then(|| alive[self.below(alive.len())])
     }
 
+    /// Those that have a member, and are not gone for good.
+    pub(super) fn living(&self) -> impl Iterator<Item = usize> {
+        (0..self.hosts.len()).filter(|at| self.hosts[*at].member.is_some() && !self.hosts[*at].is_gone)
+    }
+
     pub(super) fn start_host(&mut self) {
-        let alive = self.hosts.iter().filter(|host| host.member.is_some()).count();
-        if alive >= 6 {
+        if self.living().count() >= 6 {
             return;
         }
         let instance = self.one_in(3).then(|| format!("instance-{}", self.below(3)));
-        let subscription = self.some_subscription();
+        let subscription = self.wanted_subscription();
         let assignor = [None, Some(Assignor::Uniform), Some(Assignor::Range)][self.below(3)];
         let session_timeout = self.one_in(3).then(|| Duration::from_secs(8));
-        let details =
-            Details { instance: instance.clone(), subscription, assignor, session_timeout, ..Details::default() };
+        self.start(Details { instance, subscription, assignor, session_timeout, ..Details::default() });
+    }
+
+    /// A process begins, with one consumer.
+    pub(super) fn start(&mut self, details: Details) {
+        let instance = details.instance.clone();
         let settings = MemberSettings { group: GROUP.to_owned(), details, max_poll_interval: self.max_poll };
         let random = Random::seeded(self.random.below(u64::MAX));
         self.hosts.push(Host {
@@ -87,18 +96,14 @@ impl World {
             next_poll: self.now(),
             frozen: Moment(0),
             cut_off: Moment(0),
+            is_gone: false,
             epoch: Epoch(0),
             claims: Vec::new(),
         });
     }
 
-    pub(super) fn some_subscription(&mut self) -> Subscription {
-        match self.below(5) {
-            0 => Subscription { topics: BTreeSet::new(), pattern: Some("[op].*".to_owned()) },
-            1 => named(&["orders"]),
-            2 => named(&["bills", "parcels"]),
-            _ => named(&["orders", "bills", "nothing"]),
-        }
+    fn wanted_subscription(&mut self) -> Subscription {
+        self.common.clone().unwrap_or_else(|| some_subscription(&mut self.random))
     }
 
     pub(super) fn close_host(&mut self) {
@@ -116,12 +121,30 @@ impl World {
         }
     }
 
-    pub(super) fn end_host(&mut self, at: usize) {
+    fn end_host(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         host.claims.extend(host.member.as_ref().and_then(Member::claim));
         host.member = None;
         host.id = None;
         host.consumer = Partitions::default();
+    }
+
+    /// Somebody is gone for good, and nobody is told.
+    pub(super) fn lose_host(&mut self) {
+        let (how, never, now) = (self.below(5), Moment(u64::MAX), self.now());
+        let Some(at) = self.some_host() else { return };
+        let host = &mut self.hosts[at];
+        (host.frozen, host.cut_off) = (now, now);
+        match how {
+            0 => host.frozen = never,
+            1 => host.cut_off = never,
+            // With an instance id it would leave for now, and its seat would be kept for a session from then on.
+            2 if host.instance.is_none() => host.next_poll = never,
+            3 => return self.end_host(at),
+            _ => return,
+        }
+        host.is_gone = true;
+        self.saw(["frozen for good", "cut off for good", "without a poll for good"][how]);
     }
 
     pub(super) fn freeze_host(&mut self) {
@@ -141,9 +164,18 @@ impl World {
 
     pub(super) fn subscribe_host(&mut self) {
         let Some(at) = self.some_host() else { return };
-        let (subscription, now) = (self.some_subscription(), self.now());
+        let (subscription, now) = (self.wanted_subscription(), self.now());
         if let Some(member) = &mut self.hosts[at].member {
             member.subscribe(now, subscription);
         }
+    }
+}
+
+pub(super) fn some_subscription(random: &mut Random) -> Subscription {
+    match below(random, 5) {
+        0 => Subscription { topics: BTreeSet::new(), pattern: Some("[op].*".to_owned()) },
+        1 => named(&["orders"]),
+        2 => named(&["bills", "parcels"]),
+        _ => named(&["orders", "bills", "nothing"]),
     }
 }

@@ -20,8 +20,8 @@ impl World {
             Packet::Commit(..) => None,
         };
         let is_cut = host.is_some_and(|host| self.hosts[host].cut_off > self.now());
-        if !self.is_calm && (is_cut || self.one_in(12)) {
-            return;
+        if is_cut || !self.is_calm && self.one_in(12) {
+            return self.saw("lost on the way");
         }
         let copies = if !self.is_calm && self.one_in(10) { 2 } else { 1 };
         for packet in vec![packet; copies] {
@@ -48,6 +48,12 @@ impl World {
 
     pub(super) fn take_beat(&mut self, host: usize, beat: Heartbeat) {
         let (member, number) = (beat.member.clone(), beat.report.number);
+        let heard = self.desk.coordinator.soft.pulse(&beat.group, &member).map(|pulse| pulse.number);
+        match heard {
+            Some(heard) if heard == number => self.saw("a heartbeat comes twice"),
+            Some(heard) if heard > number => self.saw("a heartbeat comes late"),
+            _ => {}
+        }
         let answer = match self.submit(Command::Heartbeat(Box::new(beat))) {
             Ok(Reply::Answer(answer)) => Ok(answer),
             Ok(Reply::Left) => return,
