@@ -7,7 +7,7 @@ use super::*;
 use crate::random::Random;
 
 /// A group that is made up.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Case {
     topics: BTreeMap<TopicId, Topic>,
     wishes: Vec<Wish>,
@@ -144,6 +144,75 @@ fn uniform_moves_no_more_than_it_must() {
     }
 }
 
+/// Every assignment there is: how uneven it is, and how many partitions move that their members might keep. The least.
+fn least(case: &Case) -> (usize, usize) {
+    let mut pieces = Vec::new();
+    for (id, topic) in &case.topics {
+        let members: Vec<_> = (0..case.wishes.len()).filter(|at| case.wishes[*at].topics.contains(id)).collect();
+        for number in (0..topic.partitions).filter(|_| !members.is_empty()) {
+            let had = members.iter().copied().find(|at| case.wishes[*at].owned.contains(*id, number));
+            pieces.push((members.clone(), had));
+        }
+    }
+    let mut loads = vec![0; case.wishes.len()];
+    let mut best = (usize::MAX, usize::MAX);
+    try_all(&pieces, &mut loads, 0, &mut best);
+    best
+}
+
+fn try_all(pieces: &[(Vec<usize>, Option<usize>)], loads: &mut [usize], moves: usize, best: &mut (usize, usize)) {
+    let Some(((members, had), rest)) = pieces.split_first() else {
+        *best = (*best).min((uneven(loads), moves));
+        return;
+    };
+    for member in members {
+        loads[*member] += 1;
+        try_all(rest, loads, moves + usize::from(had.is_some_and(|had| had != *member)), best);
+        loads[*member] -= 1;
+    }
+}
+
+fn uneven(loads: &[usize]) -> usize {
+    loads.iter().map(|load| load * load).sum()
+}
+
+/// Whatever they subscribe to, and whatever has changed: of all assignments that are as even as can be it is one that moves
+/// least.
+#[test]
+fn uniform_moves_least_of_all_that_are_as_even() {
+    for seed in 0..seeds() {
+        let mut random = Random::seeded(seed);
+        let mut below = |bound: usize| usize::try_from(random.below(bound as u64)).unwrap();
+        let counts: Vec<_> = (0..2 + below(2)).map(|_| u32::try_from(1 + below(3)).unwrap()).collect();
+        let mut case = Case::equal(&counts, 2 + below(3));
+        for wish in &mut case.wishes {
+            wish.topics.retain(|_| below(3) > 0);
+        }
+        case.assign(Assignor::Uniform);
+        for change in 0..3 {
+            let at = below(case.wishes.len());
+            match below(4) {
+                0 if case.wishes.len() < 4 => case.wishes.insert(at, wish(90 + change, [0, 1])),
+                1 if case.wishes.len() > 1 => drop(case.wishes.remove(at)),
+                2 => case.wishes[at].topics = [id(0), id(below(counts.len()))].into(),
+                _ => {
+                    let topic = case.topics.get_mut(&id(below(counts.len()))).unwrap();
+                    topic.partitions = (topic.partitions + 1).min(4);
+                }
+            }
+            let (expected, before) = (least(&case), owners(&case.wishes));
+            let mays: Vec<_> = case.wishes.iter().map(|wish| (wish.member.clone(), wish.topics.clone())).collect();
+            let targets = case.assign(Assignor::Uniform);
+            let after = owners(&case.wishes);
+            let keeps = |one: &(TopicId, u32), owner: &String| {
+                mays.iter().any(|(member, topics)| member == owner && topics.contains(&one.0))
+            };
+            let moves = before.iter().filter(|(one, owner)| keeps(one, owner) && after[*one] != **owner).count();
+            assert_eq!((uneven(&loads(&targets)), moves), expected, "seed {seed}: {case:?}");
+        }
+    }
+}
+
 /// With different subscriptions: no chain of hand-overs leads from anybody to somebody who has two less.
 #[test]
 fn uniform_is_as_balanced_as_subscriptions_allow() {
@@ -168,15 +237,15 @@ fn uniform_is_as_balanced_as_subscriptions_allow() {
     }
 }
 
-/// A chain of hand-overs is needed: nobody with most shares a topic with the one who has none.
+/// A chain of hand-overs is needed: nobody shares a topic with one who has two less.
 #[test]
 fn uniform_hands_on_along_a_chain() {
-    let topics = BTreeMap::from([(id(0), topic(0, 2)), (id(1), topic(1, 2))]);
+    let topics = BTreeMap::from([(id(0), topic(0, 2)), (id(1), topic(1, 1))]);
     let mut wishes = vec![wish(0, [0]), wish(1, [0, 1]), wish(2, [1])];
     wishes[0].owned = [(id(0), 0), (id(0), 1)].into_iter().collect();
-    wishes[1].owned = [(id(1), 0), (id(1), 1)].into_iter().collect();
+    wishes[1].owned = [(id(1), 0)].into_iter().collect();
     let targets = Case { topics, wishes }.assign(Assignor::Uniform);
-    assert_eq!(loads(&targets), [1, 2, 1]);
+    assert_eq!(loads(&targets), [1, 1, 1]);
 }
 
 #[test]
@@ -269,6 +338,116 @@ fn range_is_the_same_as_a_plain_one() {
     }
 }
 
+/// Of each topic everybody keeps what the shares allow: the least share, and one more while there are such.
+#[test]
+fn range_moves_no_more_than_it_must() {
+    for seed in 0..seeds() {
+        let mut random = Random::seeded(seed);
+        let mut below = |bound: usize| usize::try_from(random.below(bound as u64)).unwrap();
+        let counts: Vec<_> = (0..3).map(|_| u32::try_from(below(12)).unwrap()).collect();
+        let mut case = Case::equal(&counts, 1 + below(6));
+        case.assign(Assignor::Range);
+        if below(2) == 0 || case.wishes.len() == 1 {
+            case.wishes.insert(below(case.wishes.len()), wish(99, 0..3));
+        } else {
+            case.wishes.remove(below(case.wishes.len()));
+        }
+        let before = case.wishes.clone();
+        let targets = case.assign(Assignor::Range);
+        for (at, count) in counts.iter().enumerate() {
+            let (count, members) = (*count as usize, before.len());
+            let (least, more) = (count / members, count % members);
+            let had: Vec<_> = before.iter().map(|wish| wish.owned.of(id(at)).count()).collect();
+            let rich = had.iter().filter(|had| **had > least).count();
+            let keeps = had.iter().map(|had| (*had).min(least)).sum::<usize>() + rich.min(more);
+            let pairs = before.iter().zip(&targets);
+            let kept = pairs.map(|(wish, target)| wish.owned.shared_with(target).of(id(at)).count()).sum::<usize>();
+            assert_eq!(kept, keeps, "seed {seed}: topic {at}");
+        }
+    }
+}
+
+/// Of one topic: whether a member subscribes to it, what it had, and what it gets.
+type Share = (bool, &'static [u32], &'static [u32]);
+
+/// What Kafka's own tests expect of its assignor (3.7 to 3.9): numbers of partitions, and each member's share of each topic.
+const KAFKAS: [(&[u32], &[&[Share]]); 8] = [
+    // First assignments: two members; three with different subscriptions; more members than partitions.
+    (&[3, 2], &[&[(true, &[], &[0, 1]), (true, &[], &[0])], &[(true, &[], &[2]), (true, &[], &[1])]]),
+    (
+        &[3, 3, 2],
+        &[
+            &[(true, &[], &[0, 1, 2]), (true, &[], &[0, 1]), (false, &[], &[])],
+            &[(false, &[], &[]), (false, &[], &[]), (true, &[], &[0])],
+            &[(false, &[], &[]), (true, &[], &[2]), (true, &[], &[1])],
+        ],
+    ),
+    (
+        &[3, 2],
+        &[
+            &[(true, &[], &[0]), (true, &[], &[0])],
+            &[(true, &[], &[1]), (true, &[], &[1])],
+            &[(true, &[], &[2]), (true, &[], &[])],
+        ],
+    ),
+    // A member more than there are partitions.
+    (
+        &[2, 2],
+        &[
+            &[(true, &[0], &[0]), (true, &[0], &[0])],
+            &[(true, &[1], &[1]), (true, &[1], &[1])],
+            &[(true, &[], &[]), (true, &[], &[])],
+        ],
+    ),
+    // A partition more.
+    (
+        &[4, 4],
+        &[&[(true, &[0, 1], &[0, 1]), (true, &[0, 1], &[0, 1])], &[(true, &[2], &[2, 3]), (true, &[2], &[2, 3])]],
+    ),
+    // A member more, and with a partition more beside it.
+    (
+        &[3, 3],
+        &[
+            &[(true, &[0, 1], &[0]), (true, &[0, 1], &[0])],
+            &[(true, &[2], &[2]), (true, &[2], &[2])],
+            &[(true, &[], &[1]), (true, &[], &[1])],
+        ],
+    ),
+    (
+        &[4, 3],
+        &[
+            &[(true, &[0, 1], &[0, 1]), (true, &[0, 1], &[0, 1])],
+            &[(true, &[2], &[2]), (true, &[2], &[2])],
+            &[(true, &[], &[3]), (false, &[], &[])],
+        ],
+    ),
+    // Other subscriptions.
+    (
+        &[3, 3, 2],
+        &[
+            &[(true, &[0, 1, 2], &[0, 1]), (false, &[0], &[]), (false, &[], &[])],
+            &[(true, &[], &[2]), (true, &[1], &[0, 1]), (true, &[], &[0, 1])],
+            &[(false, &[], &[]), (true, &[2], &[2]), (false, &[0, 1], &[])],
+        ],
+    ),
+];
+
+#[test]
+fn range_is_kafkas() {
+    for (at, (counts, members)) in KAFKAS.into_iter().enumerate() {
+        let mut case = Case::equal(counts, members.len());
+        let mut expected = Vec::new();
+        for (wish, shares) in case.wishes.iter_mut().zip(members) {
+            let shares = || shares.iter().enumerate().map(|(topic, share)| (id(topic), *share));
+            wish.topics = shares().filter(|(_, share)| share.0).map(|(topic, _)| topic).collect();
+            let all = |topic: TopicId, numbers: &'static [u32]| numbers.iter().map(move |number| (topic, *number));
+            wish.owned = shares().flat_map(|(topic, share)| all(topic, share.1)).collect();
+            expected.push(shares().flat_map(|(topic, share)| all(topic, share.2)).collect::<Partitions>());
+        }
+        assert_eq!(case.assign(Assignor::Range), expected, "case {at}");
+    }
+}
+
 #[test]
 fn range_gives_topics_of_one_size_to_the_same_members() {
     let mut case = Case::equal(&[7, 7], 3);
@@ -291,6 +470,7 @@ fn uniform_is_computed_without_many_looks() {
         let mut plan = uniform::Plan::new(&case.wishes, &supply);
         plan.fill();
         plan.balance();
+        plan.give_back();
         plan.align();
         (plan.looks, plan.targets())
     };
