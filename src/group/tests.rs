@@ -9,6 +9,7 @@ use crate::types::{LeaderEpoch, ProducerEpoch, ProducerId, Timestamp, TopicId};
 mod bytes;
 mod expiry;
 mod fencing;
+mod foreign;
 mod halves;
 mod positions;
 mod reconciling;
