@@ -86,7 +86,7 @@ pub(crate) enum Assignor {
     /// As many to each as can be, and moved as little as can be.
     #[default]
     Uniform,
-    /// Topic by topic: topics of as many partitions go to the same members.
+    /// Topic by topic, in ranges: topics with the same numbers of partitions from the start go to the same members.
     Range,
 }
 
