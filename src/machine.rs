@@ -59,7 +59,7 @@ pub(crate) trait Machine {
     /// A transaction of `producer` ended: its events before `at` count, or never happened. Only a machine that decides
     /// with a producer sees this; the others leave it as it is.
     #[cfg_attr(
-        not(test),
+        not(any(test, feature = "testkit")),
         expect(dead_code, reason = "the first machine that decides with a producer is that of the groups")
     )]
     fn end_transaction(&mut self, at: Offset, producer: ProducerIdentity, outcome: Outcome) {
