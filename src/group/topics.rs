@@ -47,6 +47,11 @@ impl Catalogue {
         &self.topics
     }
 
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.matched.len()
+    }
+
     pub(super) fn name(&self, id: TopicId) -> Option<&str> {
         self.by_id.get(&id).map(String::as_str)
     }
