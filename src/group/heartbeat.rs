@@ -34,14 +34,14 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
     let Heartbeat { group, member, details, report, .. } = beat;
     let roster = state.group(&group).map(|group| &group.roster);
     if let Some(seat) = roster.and_then(|roster| roster.seat(&member)) {
-        let session = session_of(&details, &state.soft);
+        let session = session_of(&details, &state.soft)?;
         return joined_before(state, &group, &member, seat.clone(), &report, session);
     }
     if state.soft.has_left(&group, &member) {
         return Err(Error::UnknownMember { group, member });
     }
     check_details(&details)?;
-    let session = checked_session(&details, &state.soft)?;
+    let session = session_of(&details, &state.soft)?;
     let details = kept(details);
     let before = details.instance.as_ref().and_then(|instance| roster?.holder(instance)).cloned();
     let limit = state.soft.settings.members_max;
@@ -68,7 +68,7 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
         state.soft.forget(&group, &removed);
     }
     state.soft.hear(&group, &member, &report, session);
-    let reply = conclude(&mut state.soft, &group, &member, &draft, &report);
+    let reply = conclude(&mut state.soft, &group, &member, draft.roster.seat(&member), draft.has_led(), &report);
     Ok((draft.into_events(), reply))
 }
 
@@ -85,16 +85,15 @@ fn joined_before(
     if known.roster.is_replaced(member) {
         return Err(replaced(group, &seat));
     }
-    let is_first = seat.current.is_some_and(|one| one.previous == Epoch(0) && one.standing != Standing::Away);
+    let is_first = seat.current.as_ref().is_some_and(|one| one.previous == Epoch(0) && one.standing != Standing::Away);
     if !is_first || !report.owned.is_empty() {
         return Err(fenced(group, member, Epoch(0)));
     }
-    let roster = known.roster.clone();
     let is_late = state.soft.pulse(group, member).is_some_and(|pulse| report.number <= pulse.number);
     if !is_late {
         state.soft.hear(group, member, report, session);
     }
-    Ok((Vec::new(), answer(&state.soft, group, member, &roster, report)))
+    Ok((Vec::new(), answer(&state.soft, group, member, seat.current.as_ref(), report)))
 }
 
 /// The instance of `before` has come as `member`: it has what was meant for that one, and what it held if it has left.
@@ -135,7 +134,7 @@ fn stay(state: &mut Coordinator, now: Now, beat: Heartbeat, epoch: Epoch) -> Dec
         return Err(Error::CoordinatorLoading { group });
     }
     if state.soft.pulse(&group, &member).is_some_and(|pulse| report.number <= pulse.number) {
-        return Ok((Vec::new(), answer(&state.soft, &group, &member, roster, &report)));
+        return Ok((Vec::new(), answer(&state.soft, &group, &member, Some(current), &report)));
     }
     let is_behind = check_epoch(&group, &member, current, epoch, &report)?;
     // Whoever owns what is not its own is of another time: of before the group was forgotten, and made again.
@@ -143,20 +142,21 @@ fn stay(state: &mut Coordinator, now: Now, beat: Heartbeat, epoch: Epoch) -> Dec
     if before.instance != details.instance || is_beyond {
         return Err(fenced(&group, &member, epoch));
     }
-    let session = session_of(&details, &state.soft);
+    let session = session_of(&details, &state.soft)?;
     let details = kept(details);
     let has_changed = **before != details;
     if has_changed {
         check_details(&details)?;
-        check_time("session_timeout", session)?;
     }
     // What it owns it says where it has heard this machine; else the heartbeat may be an old one.
     let owned = (report.seen == Some(state.soft.incarnation)).then_some(&report.owned);
-    let is_quiet = is_behind || !has_changed && roster.is_assigned() && roster.step(&member, owned).is_none();
-    if is_quiet {
-        let roster = roster.clone();
+    if is_behind || !has_changed && roster.is_assigned() {
+        let step = if is_behind { None } else { roster.step(&member, owned) };
+        let seat = seat.led(step.as_ref());
         state.soft.hear(&group, &member, &report, session);
-        return Ok((Vec::new(), answer(&state.soft, &group, &member, &roster, &report)));
+        let reply = conclude(&mut state.soft, &group, &member, Some(&seat), step.is_some(), &report);
+        let event = step.map(|current| Event::Current { group, member, current: Some(current) });
+        return Ok((event.into_iter().collect(), reply));
     }
     let mut draft = Draft::new(&group, Some(roster), now.wall);
     if has_changed {
@@ -172,7 +172,7 @@ fn stay(state: &mut Coordinator, now: Now, beat: Heartbeat, epoch: Epoch) -> Dec
     }
     draft.lead(&member, owned);
     state.soft.hear(&group, &member, &report, session);
-    let reply = conclude(&mut state.soft, &group, &member, &draft, &report);
+    let reply = conclude(&mut state.soft, &group, &member, draft.roster.seat(&member), draft.has_led(), &report);
     Ok((draft.into_events(), reply))
 }
 
@@ -212,24 +212,23 @@ fn leave(state: &mut Coordinator, now: Now, beat: &Heartbeat) -> Vec<Event> {
 }
 
 /// Notes by when the member has to give back, and answers it.
-fn conclude(soft: &mut Soft, group: &str, member: &str, draft: &Draft, report: &Report) -> Reply {
-    let (roster, elapsed) = (&draft.roster, soft.clock.elapsed());
-    let details = roster.seat(member).and_then(|seat| seat.details.clone());
+fn conclude(soft: &mut Soft, group: &str, member: &str, seat: Option<&Seat>, has_led: bool, report: &Report) -> Reply {
+    let elapsed = soft.clock.elapsed();
     if let Some(pulse) = soft.pulses.get_mut(group).and_then(|pulses| pulses.get_mut(member)) {
+        let details = seat.and_then(|seat| seat.details.as_ref());
         let within = details.map_or(Duration::ZERO, |details| details.rebalance_timeout);
         // Until its session is over it may not have heard of it.
         let end = pulse.session_end.max(elapsed + within);
         pulse.revoke_end = match pulse.revoke_end {
-            _ if !roster.is_revoking(member) => None,
-            Some(end) if !draft.has_led() => Some(end),
+            _ if !seat.is_some_and(Seat::is_revoking) => None,
+            Some(end) if !has_led => Some(end),
             _ => Some(end),
         };
     }
-    answer(soft, group, member, roster, report)
+    answer(soft, group, member, seat.and_then(|seat| seat.current.as_ref()), report)
 }
 
-fn answer(soft: &Soft, group: &str, member: &str, roster: &Roster, report: &Report) -> Reply {
-    let current = roster.seat(member).and_then(|seat| seat.current.as_ref());
+fn answer(soft: &Soft, group: &str, member: &str, current: Option<&Current>, report: &Report) -> Reply {
     let pulse = soft.pulse(group, member);
     let assigned = current.map(|current| current.assigned.clone()).unwrap_or_default();
     let elapsed = soft.clock.elapsed();
@@ -280,14 +279,10 @@ fn kept(details: Details) -> Details {
     Details { session_timeout: None, rebalance_timeout: Duration::from_millis(millis), ..details }
 }
 
-fn session_of(details: &Details, soft: &Soft) -> Duration {
+/// How long its session is: what it asks for, and no longer than the setting.
+fn session_of(details: &Details, soft: &Soft) -> Result<Duration> {
     let longest = soft.settings.session_timeout;
-    details.session_timeout.map_or(longest, |wanted| wanted.min(longest))
-}
-
-/// How long the member's session is.
-fn checked_session(details: &Details, soft: &Soft) -> Result<Duration> {
-    let session = session_of(details, soft);
+    let session = details.session_timeout.map_or(longest, |wanted| wanted.min(longest));
     check_time("session_timeout", session)?;
     Ok(session)
 }

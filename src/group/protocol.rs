@@ -92,8 +92,8 @@ pub enum Assignor {
     /// As many to each member as can be, and moved as little as can be. The default, as in Kafka.
     #[default]
     Uniform,
-    /// Topic by topic, in ranges: where topics have as many partitions and the same subscribers, those of one number go to
-    /// one member, so that records of one key in several topics meet there.
+    /// Topic by topic, in ranges: where topics have as many partitions from the start and the same subscribers, those of one
+    /// number go to one member, so that records of one key in several topics meet there.
     Range,
 }
 

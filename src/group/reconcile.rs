@@ -89,7 +89,8 @@ impl Current {
     ) -> Option<Self> {
         let Standing::Here(epoch) = self.standing else { return None };
         let owns = |some: &Partitions| !some.is_empty() && owned.is_none_or(|owned| owned.meets(some));
-        if self.is_at(target.epoch) || owns(&self.revoking) {
+        // Only damaged records have it elsewhere in the target's epoch than at the target.
+        if self.is_at(target.epoch) && self.assigned == *target.partitions || owns(&self.revoking) {
             return None;
         }
         let kept = self.assigned.shared_with(target.partitions);

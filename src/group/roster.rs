@@ -50,6 +50,20 @@ impl Seat {
         self.current.as_ref().is_some_and(|current| current.standing == Standing::Away)
     }
 
+    /// As it is behind this step, if there is one.
+    pub(super) fn led(&self, step: Option<&Current>) -> Self {
+        let mut seat = self.clone();
+        if let Some(step) = step {
+            seat.current = Some(step.clone());
+        }
+        seat
+    }
+
+    /// Whether it is to give back.
+    pub(super) fn is_revoking(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.phase == Phase::Unrevoked)
+    }
+
     /// Whether it holds anything that another may want.
     pub(super) fn holds_something(&self) -> bool {
         self.current.as_ref().is_some_and(|current| !current.assigned.is_empty() || !current.revoking.is_empty())
@@ -182,11 +196,5 @@ impl Roster {
         if seat.is_blank() {
             self.seats.remove(member);
         }
-    }
-
-    /// Whether the member is to give back.
-    pub(super) fn is_revoking(&self, member: &str) -> bool {
-        let current = self.seats.get(member).and_then(|seat| seat.current.as_ref());
-        current.is_some_and(|current| current.phase == Phase::Unrevoked)
     }
 }

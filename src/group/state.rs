@@ -137,7 +137,7 @@ impl Coordinator {
         for (name, group) in &self.groups {
             for (member, seat) in group.roster.seats() {
                 let timeout = seat.details.as_ref().map_or(session, |details| details.rebalance_timeout.max(session));
-                let revoke_end = group.roster.is_revoking(member).then_some(timeout);
+                let revoke_end = seat.is_revoking().then_some(timeout);
                 let pulse = Pulse { number: 0, timeout: session, session_end: session, revoke_end };
                 soft.pulses.entry(name.clone()).or_default().insert(member.clone(), pulse);
             }

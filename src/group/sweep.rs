@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::commits::forgotten;
 use super::decide::Draft;
+use super::partitions::Partitions;
 use super::roster::Roster;
 use super::state::Coordinator;
 use super::topics::{Catalogue, Topics};
@@ -101,6 +102,9 @@ fn sweep(state: &mut Coordinator, wall: Timestamp, limit: usize) -> Vec<Event> {
         }
         let doomed = group.offsets.partitions().filter(|one| state.soft.doomed.contains(&one.topic));
         events.extend(doomed.map(|partition| forgotten(name, partition)));
+        if events.len() > limit {
+            break;
+        }
     }
     state.soft.catalogue = Some(catalogue);
     // What is cut off is found again, in what is left.
@@ -112,20 +116,22 @@ fn sweep(state: &mut Coordinator, wall: Timestamp, limit: usize) -> Vec<Event> {
     events
 }
 
-/// Whether the target is one of just the partitions that are subscribed to, each with somebody who does.
+/// Whether the target is one of just the partitions that are subscribed to, each with one who does.
 fn is_covered(roster: &Roster, catalogue: &mut Catalogue) -> bool {
     let mut topics = BTreeSet::new();
-    let mut targeted = 0;
+    let mut targeted = Partitions::default();
     for (_, seat, details) in roster.members() {
         let wanted = catalogue.resolve(&details.subscription);
         let target = seat.target();
         if !target.is_within(&catalogue.partitions(&wanted)) {
             return false;
         }
-        targeted += target.count();
+        if !target.iter().all(|(topic, number)| targeted.insert(topic, number)) {
+            return false;
+        }
         topics.extend(wanted);
     }
-    targeted == catalogue.partitions(&topics).count()
+    targeted.count() == catalogue.partitions(&topics).count()
 }
 
 impl Coordinator {

@@ -11,6 +11,7 @@ use crate::types::{LeaderEpoch, ProducerEpoch, ProducerId, Timestamp, TopicId};
 mod bytes;
 mod expiry;
 mod fencing;
+mod foreign;
 mod halves;
 mod positions;
 mod reconciling;
@@ -53,8 +54,15 @@ impl Desk {
         assert_eq!(self.run(Command::Topics(topics)).unwrap(), Reply::Done);
     }
 
-    /// Decides, and applies what was decided. Each record is read as it was written.
+    /// Decides, and applies what was decided. Each record is read as it was written, and nothing is two members'.
     fn run(&mut self, command: Command) -> Result<Reply> {
+        let reply = self.run_on_damage(command);
+        check_owners(&self.coordinator);
+        reply
+    }
+
+    /// As [`Self::run`], where records say that something is two members'.
+    fn run_on_damage(&mut self, command: Command) -> Result<Reply> {
         let decision = self.coordinator.decide(self.now, command);
         assert!(decision.reply.is_ok() || decision.events.is_empty(), "a refusal has no events");
         for event in &decision.events {
@@ -66,7 +74,6 @@ impl Desk {
             self.coordinator.apply(at, event);
             self.log.push(Entry::Record(record, at));
         }
-        check_owners(&self.coordinator);
         decision.reply
     }
 

@@ -10,6 +10,9 @@ use super::protocol::Subscription;
 use crate::error::{Error, Result};
 use crate::types::TopicId;
 
+/// What so many patterns match is remembered; members may change theirs as often as they like.
+const PATTERNS_MAX: usize = 1000;
+
 /// All topics by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Topics(pub(crate) BTreeMap<String, Topic>);
@@ -44,6 +47,11 @@ impl Catalogue {
         &self.topics
     }
 
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.matched.len()
+    }
+
     pub(super) fn name(&self, id: TopicId) -> Option<&str> {
         self.by_id.get(&id).map(String::as_str)
     }
@@ -58,6 +66,9 @@ impl Catalogue {
         let mut found: BTreeSet<_> = named.map(|topic| topic.id).collect();
         if let Some(pattern) = &subscription.pattern {
             if !self.matched.contains_key(pattern) {
+                if self.matched.len() >= PATTERNS_MAX {
+                    self.matched.clear();
+                }
                 let matched = self.matching(pattern);
                 self.matched.insert(pattern.clone(), matched);
             }

@@ -1,6 +1,10 @@
 //! Parsers that are not public, for the fuzz targets. No part of the interface.
 
+mod groups;
+
 use bytes::Bytes;
+
+pub use groups::group_state;
 
 use crate::clock::Now;
 use crate::controller::Controller;

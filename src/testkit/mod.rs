@@ -30,6 +30,8 @@ mod quorum;
 mod storage;
 
 #[doc(hidden)]
+pub mod crowd;
+#[doc(hidden)]
 pub mod fuzzing;
 
 pub use quorum::quorum_suite;

@@ -1,9 +1,10 @@
-//! Topic by topic, in ranges, as Kafka's assignor of that name does it at the server.
+//! Topic by topic, in ranges, as Kafka's assignor of that name did it at the server up to 3.9: what members have stays.
+//! (From 4.0 on it computes each target from nothing, and moves partitions that need not move.)
 //!
 //! With `n` partitions and `m` members that subscribe, each has `n / m` of them, and `n mod m` members one more. Each keeps
 //! of what it had the lowest numbers, as many as that; those who have more keep one more, in their order, while there are
 //! such. What is left goes to the others in their order, ascending, in ranges. So topics of as many partitions and the same
-//! members have the same numbers with each.
+//! members have the same numbers with each, as long as they have had the same members and numbers of partitions before.
 //!
 //! Members are in the order of their instance ids, and behind them those without one in the order of their member ids.
 

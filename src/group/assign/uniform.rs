@@ -5,10 +5,13 @@
 //! 3. While somebody has two or more than another and a way leads there, one partition is handed on along each step of the
 //!    shortest such way: from a member to one that subscribes to a topic of its. Where no way is left, no assignment has
 //!    them closer together, neither the members with most nor those with least.
-//! 4. Of what has changed hands, two are exchanged where that brings more of them to a member in a rack that has a copy.
+//! 4. What has changed hands on such ways, and need not have, goes back ([`give_back`]).
+//! 5. Of what has changed hands, two are exchanged where that brings more of them to a member in a rack that has a copy.
 //!
 //! Topics with the same subscribers are one class, and a member is visited once for each way: a group whose members all
 //! subscribe to the same needs a look at each member for each partition that moves.
+
+mod give_back;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +23,7 @@ pub(super) fn assign(wishes: &[Wish], supply: &Supply<'_>) -> Vec<Partitions> {
     let mut plan = Plan::new(wishes, supply);
     plan.fill();
     plan.balance();
+    plan.give_back();
     plan.align();
     plan.targets()
 }
@@ -169,18 +173,22 @@ impl Plan {
         Err(seen)
     }
 
-    /// One that has changed hands already, best one that was the other's, is handed on before others.
     fn hand_on(&mut self, from: usize, class: usize, to: usize) {
+        self.looks += self.held[from].get(&class).map_or(0, BTreeSet::len);
+        if let Some(piece) = self.best_to_hand_on(from, class, to) {
+            self.give(piece, to);
+        }
+    }
+
+    /// One that has changed hands already, best one that was the other's, is handed on before others.
+    fn best_to_hand_on(&self, from: usize, class: usize, to: usize) -> Option<usize> {
         let rank = |piece: &usize| {
             let Piece { before, racks, .. } = &self.pieces[*piece];
             let is_apart = self.racks[from].is_none_or(|rack| !racks.contains(&rack));
             (*before == Some(to), *before != Some(from), is_apart, *piece)
         };
         let pieces = self.held[from].get(&class).into_iter().flatten().copied();
-        self.looks += self.held[from].get(&class).map_or(0, BTreeSet::len);
-        if let Some(piece) = pieces.max_by_key(rank) {
-            self.give(piece, to);
-        }
+        pieces.max_by_key(rank)
     }
 
     pub(super) fn align(&mut self) {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn hex(text: &str) -> Vec<u8> {
+pub(super) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
@@ -138,12 +138,12 @@ fn what_no_record_holds_says_why() {
     assert_eq!(read("0003 0005677270", None), Err("the group needs 5 bytes, 3 are left".to_owned()));
 }
 
-fn any_partitions() -> impl Strategy<Value = Partitions> {
+pub(super) fn any_partitions() -> impl Strategy<Value = Partitions> {
     vec((0_u8..3, 0_u32..=i32::MAX.unsigned_abs()), 0..5)
         .prop_map(|all| all.into_iter().map(|(topic, number)| (TopicId([topic; 16]), number)).collect())
 }
 
-fn any_details() -> impl Strategy<Value = Details> {
+pub(super) fn any_details() -> impl Strategy<Value = Details> {
     let texts = (option::of(".{0,9}"), option::of(".{0,9}"), ".{0,9}", ".{0,9}");
     let assignor = prop_oneof![Just(None), Just(Some(Assignor::Uniform)), Just(Some(Assignor::Range))];
     let topics = (btree_set("[a-z]{1,9}", 0..4), option::of(".{0,9}"));
@@ -189,7 +189,7 @@ fn any_committed() -> impl Strategy<Value = Committed> {
     )
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
+pub(super) fn any_event() -> impl Strategy<Value = Event> {
     let (group, member) = ("[a-zé]{0,9}", "[a-z\u{1f600}]{0,9}");
     prop_oneof![
         (group, "[a-z]{0,9}", 0..=i32::MAX.unsigned_abs(), option::of(any_committed())).prop_map(

@@ -175,6 +175,32 @@ fn what_a_member_says_is_checked() {
     assert!(matches!(desk.run(Command::Describe { group: "no".to_owned() }), Err(Error::UnknownGroup { .. })));
 }
 
+/// A session of nothing was refused only where a member was new: whoever asked for it later was removed by the next tick.
+#[test]
+fn a_session_is_checked_whenever_it_is_asked_for() {
+    let mut desk = Desk::new(ORDERS);
+    let mut a = Peer::join(&mut desk, "a", details(&["orders"]));
+    a.details.session_timeout = Some(Duration::ZERO);
+    for intent in [Intent::Join, Intent::Stay(a.epoch)] {
+        let refused = a.say(&mut desk, intent);
+        assert!(matches!(refused, Err(Error::InvalidConfig { setting: "session_timeout", .. })), "{refused:?}");
+    }
+    desk.pass(SECOND);
+    assert!(desk.member("a").is_some());
+}
+
+/// Members may change their patterns for ever.
+#[test]
+fn so_many_patterns_are_remembered() {
+    let topics = Topics([("orders".to_owned(), topic("orders", 1))].into());
+    let mut catalogue = topics::Catalogue::new(Arc::new(topics));
+    for number in 0..5000 {
+        let pattern = Some(format!("orders|{number}"));
+        assert_eq!(catalogue.resolve(&Subscription { pattern, ..Subscription::default() }), [id("orders")].into());
+    }
+    assert!(catalogue.remembered() <= 1000);
+}
+
 #[test]
 fn a_pattern_matches_whole_names_that_are_not_internal() {
     let topics = [("order", 1), ("orders", 1), ("reorder", 1), ("__order", 1)];

@@ -133,3 +133,53 @@ fn damaged_records_leave_nothing_behind() {
         assert_eq!(owned, 4);
     }
 }
+
+/// Two members at their target, a coordinator made of their records, and one that is not so.
+fn damaged(event: impl FnOnce(&Peer, &Peer) -> Event) -> (Desk, Peer, Peer) {
+    let mut desk = Desk::new(&[("orders", 4)]);
+    let mut a = Peer::join(&mut desk, "a", details(&["orders"]));
+    let mut b = Peer::join(&mut desk, "b", details(&["orders"]));
+    settle(&mut desk, &mut [&mut a, &mut b]);
+    let at = Applied { offset: Offset(desk.log.len() as u64), timestamp: None, producer: None };
+    desk.log.push(Entry::Record(Coordinator::encode(&event(&a, &b)), at));
+    desk.coordinator = replayed(&desk.log);
+    desk.coordinator.loaded(desk.now);
+    (desk, a, b)
+}
+
+/// What a record gives to a second member in the epoch of the target once stayed with both.
+#[test]
+fn what_damaged_records_give_to_two_is_ones_again() {
+    let (mut desk, a, mut b) = damaged(|a, b| {
+        let assigned = b.owned.joined_with(&a.owned);
+        let current = Current { assigned, ..Current::joining(Partitions::default()) };
+        let current = Some(Current { standing: Standing::Here(b.epoch), ..current });
+        Event::Current { group: GROUP.to_owned(), member: b.id.to_owned(), current }
+    });
+    let topics = Arc::new(Topics([("orders".to_owned(), topic("orders", 4))].into()));
+    desk.run_on_damage(Command::Topics(topics)).unwrap();
+    let before = b.owned.clone();
+    for _ in 0..3 {
+        let beat = b.heartbeat(Intent::Stay(b.epoch));
+        let Ok(Reply::Answer(answer)) = desk.run_on_damage(Command::Heartbeat(Box::new(beat))) else { panic!() };
+        (b.epoch, b.seen) = (answer.epoch, Some(answer.incarnation));
+        b.owned = answer.assignment.unwrap_or(b.owned);
+    }
+    check_owners(&desk.coordinator);
+    assert_eq!((desk.member("b").unwrap().assigned, desk.member("a").unwrap().assigned), (before, a.owned));
+}
+
+/// A target that has a partition twice and another not at all has as many as it should.
+#[test]
+fn a_target_of_damaged_records_is_computed_again() {
+    let (mut desk, mut a, mut b) = damaged(|a, b| {
+        let last = b.owned.iter().last();
+        let partitions = b.owned.iter().filter(|one| Some(*one) != last).chain(a.owned.iter().take(1)).collect();
+        Event::Target { group: GROUP.to_owned(), member: b.id.to_owned(), partitions: Some(partitions) }
+    });
+    let epoch = a.epoch;
+    desk.topics(&[("orders", 4)]);
+    assert_eq!(desk.describe().epoch, epoch.next());
+    settle(&mut desk, &mut [&mut a, &mut b]);
+    assert_eq!((a.owned.count(), b.owned.count()), (2, 2));
+}
