@@ -82,6 +82,8 @@ pub(crate) use heartbeat::{check_details, check_time};
 pub(crate) use member::{Changes, MAX_POLL_INTERVAL, Member, MemberSettings};
 pub(crate) use offsets::{Committed, Position};
 pub(crate) use partitions::Partitions;
+#[cfg(feature = "testkit")]
+pub(crate) use protocol::Incarnation;
 pub(crate) use protocol::{
     Answer, Claim, Description, Details, Epoch, Heartbeat, Intent, Listing, MemberDescription, Report, Subscription,
 };
