@@ -1,8 +1,8 @@
 //! Kafka's log inside your own process.
 //!
 //! A [`Log`] is a directory of topics, each of them divided into partitions: append-only logs of records. A
-//! [`Producer`] publishes to them, a [`Reader`] reads from any offset or point in time. It is opened like a file, says
-//! when a record is stored ([`Delivery::wait`]) and what that is worth ([`Durability`], [`Acks`]), survives crashes, and
+//! [`Producer`] publishes to them, a [`Consumer`] shares them with the others of its group, a [`Reader`] reads from any
+//! offset or point in time. It is opened like a file, says when a record is stored ([`Delivery::wait`]) and what that is worth ([`Durability`], [`Acks`]), survives crashes, and
 //! lies on the disk in Apache Kafka's own formats: directories copied from a broker are adopted, and what is written
 //! here can be handed to one.
 //!
@@ -18,10 +18,11 @@
 //! let stored = producer.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
 //! println!("stored in partition {} at offset {}", stored.partition, stored.offset);
 //!
-//! let mut reader = log.reader().topics(["orders"]).open()?;
-//! for record in &reader.poll(Duration::from_secs(1))? {
+//! let mut consumer = log.consumer("billing").subscribe(["orders"]).open()?;
+//! for record in &consumer.poll(Duration::from_secs(1))? {
 //!     println!("{} {:?}", record.offset(), record.value_str());
 //! }
+//! consumer.commit()?;
 //! log.close()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,7 +31,8 @@
 //!
 //! ```text
 //!  Log         topics and their settings; one process at a time, threads of its own or none
-//!  Producer    batches per partition, in order of key         Reader    positions in many partitions, in turns
+//!  Producer    batches per partition, in order of key         Consumer  its group's part of them, and where the group stands
+//!  Transaction records and positions, all or none             Reader    positions in many partitions, in turns
 //!  Partition   one log: append, read, retention, truncation, recovery
 //!  Segment     one .log file and its sparse indexes
 //!  Storage     files and directories: the operating system's, in memory, yours
@@ -59,6 +61,12 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Groups
+//!
+//! - reading: [`Log::consumer`], [`Consumer`]: at most once, at least once, exactly once ([`Transaction::commit_progress`]);
+//! - watching: [`Log::lag`], [`Log::monitor`], [`Log::stats`]; keeping for them: [`Retention::hold_for`];
+//! - setting: [`Log::groups`], [`Log::describe_group`], [`Log::reset_group`], [`Log::delete_group`], [`GroupConfig`].
 //!
 //! # What a database needs
 //!

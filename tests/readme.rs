@@ -36,6 +36,10 @@ fn the_first_program_runs_twice_on_its_directory() {
         let orders = log.describe_topic("orders").expect("it is there");
         let records: u64 = orders.partitions.iter().map(|partition| partition.end.0).sum();
         assert_eq!((orders.partitions.len(), records), (4, runs));
+        // The group has read what there is, and the next run goes on behind it.
+        let group = log.describe_group("billing").expect("it is known");
+        let read: u64 = group.positions.iter().map(|position| position.committed.offset.0).sum();
+        assert_eq!((read, group.members.len()), (runs, 0));
     }
 }
 

@@ -107,8 +107,38 @@ use crate::types::{Timestamp, TopicPartition};
 /// the work.
 ///
 /// **Exactly once** is there where the results are records of the same log: the position is stored in the transaction that
-/// writes them ([`Consumer::progress`]), so that both count or neither. Whoever writes elsewhere stores the position there,
-/// with the results, and seeks to it when a partition is assigned.
+/// writes them, so that both count or neither:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use taffrail::{Log, Record, TopicConfig};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("data");
+/// let log = Log::open(&path)?;
+/// log.ensure_topic("orders", TopicConfig::new())?;
+/// log.ensure_topic("invoices", TopicConfig::new())?;
+/// log.producer().open()?.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
+///
+/// for attempt in ["it ends here, before the commit", "it is committed"] {
+///     let mut output = log.transactional_producer("billing-1").open()?; // fences whoever had the id
+///     let mut input = log.consumer("billing").subscribe(["orders"]).open()?;
+///     let polled = input.poll(Duration::from_secs(1))?;
+///     let transaction = output.begin()?;
+///     for order in &polled {
+///         transaction.send("invoices", Record::new("12.50").key(order.key().unwrap_or_default()))?;
+///     }
+///     transaction.commit_progress(input.progress())?;
+///     if attempt == "it is committed" {
+///         transaction.commit()?;
+///     }
+/// }
+///
+/// let mut invoices = log.reader().topics(["invoices"]).open()?;
+/// assert_eq!(invoices.poll(Duration::from_secs(1))?.records().count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Whoever writes elsewhere stores the position there, with the results, and seeks to it when a partition is assigned.
 #[doc(alias = "KafkaConsumer")]
 pub struct Consumer {
     pub(super) core: Core,

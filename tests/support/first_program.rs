@@ -9,9 +9,10 @@ fn main() -> taffrail::Result<()> {
     let stored = producer.send("orders", Record::new("placed").key("customer-7"))?.wait()?;
     println!("stored in partition {} at offset {}", stored.partition, stored.offset);
 
-    let mut reader = log.reader().topics(["orders"]).open()?;
-    for record in &reader.poll(Duration::from_secs(1))? {
+    let mut consumer = log.consumer("billing").subscribe(["orders"]).open()?;
+    for record in &consumer.poll(Duration::from_secs(1))? {
         println!("{} {:?}", record.offset(), record.value_str());
     }
+    consumer.commit()?;
     log.close()
 }
