@@ -19,6 +19,16 @@ pub enum Margin {
     Duration(Duration),
 }
 
+impl Margin {
+    /// The same, and a quarter of it more.
+    pub(super) fn and_a_quarter(self) -> Self {
+        match self {
+            Self::Fraction(part) => Self::Fraction(Ratio::new((part.value() * 1.25).min(1.0))),
+            Self::Duration(margin) => Self::Duration(margin.saturating_add(margin / 4)),
+        }
+    }
+}
+
 impl Default for Margin {
     /// A quarter of what is kept.
     fn default() -> Self {
@@ -111,7 +121,8 @@ impl fmt::Display for Alert {
         match self {
             Self::NearEdge { group, partition, left, lag } => {
                 let records = lag.records;
-                write!(f, "retention reaches group {group} in {partition} in {left:?}; it is {records} records behind")
+                let left = Left(*left);
+                write!(f, "retention reaches group {group} in {partition} in {left}; it is {records} records behind")
             }
             Self::Overtaken { group, partition, lost } => {
                 write!(f, "group {group} in {partition} was overtaken: offsets {} to {} are gone", lost.start, lost.end)
@@ -127,6 +138,21 @@ impl fmt::Display for Alert {
                     "{bytes} bytes that were held for group {group} in {partition} are gone: offsets {start} to {end}"
                 )
             }
+        }
+    }
+}
+
+/// A time as people say it: in hours and minutes where it is long.
+struct Left(Duration);
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0..60 => write!(f, "{:?}", self.0),
+            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
+            3600..86_400 => write!(f, "{} h {} min", seconds / 3600, seconds / 60 % 60),
+            _ => write!(f, "{} days {} h", seconds / 86_400, seconds / 3600 % 24),
         }
     }
 }

@@ -7,6 +7,9 @@
 //!     └──┼───────────────────────┘  └─────────────────────────────────────┘  │
 //!        └──────────────────────── Overtaken ──────────────────────────────► ┘   (and back, in silence)
 //! ```
+//!
+//! What is left goes in steps, since it goes by whole segments: a group that catches up moves to and fro over a margin. So
+//! it is beyond it again only where it has left it by a quarter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +23,15 @@ enum Level {
     Overtaken,
 }
 
+/// Where a position is, as far as the margin goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nearness {
+    Within,
+    /// Beyond it, by less than a quarter.
+    Around,
+    Beyond,
+}
+
 type Key = (String, TopicPartition);
 
 /// The positions that are not beyond the margin.
@@ -31,12 +43,17 @@ pub(super) struct Crossings {
 impl Crossings {
     /// Takes in where a position is, and says what there is to say. A group without a position has none that could be
     /// overtaken: where it will begin is its consumer's to say.
-    pub(super) fn cross(&mut self, group: &str, lag: &PartitionLag, is_near: bool) -> Option<Alert> {
+    pub(super) fn cross(&mut self, group: &str, lag: &PartitionLag, nearness: Nearness) -> Option<Alert> {
         let key = (group.to_owned(), lag.partition.clone());
         let before = self.levels.get(&key).copied();
         let level = match &lag.lost {
             Some(_) => Some(Level::Overtaken),
-            None => Some(Level::Near).filter(|_| is_near && lag.committed.is_some()),
+            None if lag.committed.is_none() => None,
+            None => match nearness {
+                Nearness::Within => Some(Level::Near),
+                Nearness::Around => before.filter(|before| *before == Level::Near),
+                Nearness::Beyond => None,
+            },
         };
         match level {
             Some(level) => self.levels.insert(key, level),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::crossing::Nearness;
 use super::series::number;
 use super::{GroupLag, Margin, PartitionLag, Rate, TotalLag};
 use crate::partition::Place;
@@ -79,6 +80,15 @@ impl Edge {
         match self.hold {
             None => Some(policy),
             Some(hold) => hold.time.map(|held| held.max(policy)),
+        }
+    }
+
+    /// Where that is, as far as the margin goes.
+    pub(super) fn nearness(&self, margin: Margin) -> Nearness {
+        match margin {
+            margin if self.is_near(margin) => Nearness::Within,
+            margin if self.is_near(margin.and_a_quarter()) => Nearness::Around,
+            _ => Nearness::Beyond,
         }
     }
 

@@ -83,7 +83,8 @@ impl MonitorBuilder {
         self
     }
 
-    /// How near the edge of retention may be before it is said ([`Alert::NearEdge`]). Default: a quarter of what is kept.
+    /// How near the edge of retention may be before it is said ([`Alert::NearEdge`]): once, until the group has left the
+    /// margin by a quarter of it. Default: a quarter of what is kept.
     pub const fn margin(mut self, margin: Margin) -> Self {
         self.settings.margin = margin;
         self

@@ -99,7 +99,7 @@ impl<'w> Round<'w> {
         for (group, (positions, judged)) in &self.positions {
             memory.crossings.keep(group, &positions.keys().cloned().collect());
             for (lag, edge) in judged.iter().filter_map(|judged| judged.figures.as_ref()) {
-                alerts.extend(memory.crossings.cross(group, lag, edge.is_near(self.settings.margin)));
+                alerts.extend(memory.crossings.cross(group, lag, edge.nearness(self.settings.margin)));
             }
         }
         if let Some(groups) = &self.groups {

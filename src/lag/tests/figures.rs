@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::config::Ratio;
-use crate::lag::crossing::Crossings;
+use crate::lag::crossing::{Crossings, Nearness};
 use crate::lag::figures::{Bounds, Facts, figures, of_group};
 use crate::lag::{Alert, Margin, PartitionLag, Rate};
 use crate::partition::Place;
@@ -190,6 +190,9 @@ fn the_margin_is_exact() {
     assert!(!is_near(held(1_066_668), 1.0, quarter));
 }
 
+const WITHIN: Nearness = Nearness::Within;
+const BEYOND: Nearness = Nearness::Beyond;
+
 /// A position with so many milliseconds left, or overtaken.
 fn at(left: Option<u64>, lost: bool) -> PartitionLag {
     let mut lag = lag(&facts(), None, None);
@@ -198,7 +201,7 @@ fn at(left: Option<u64>, lost: bool) -> PartitionLag {
     lag
 }
 
-fn kinds(steps: &[(PartitionLag, bool)]) -> Vec<Option<&'static str>> {
+fn kinds(steps: &[(PartitionLag, Nearness)]) -> Vec<Option<&'static str>> {
     let mut crossings = Crossings::default();
     steps.iter().map(|(lag, near)| crossings.cross("billing", lag, *near).map(|alert| alert.kind())).collect()
 }
@@ -206,13 +209,27 @@ fn kinds(steps: &[(PartitionLag, bool)]) -> Vec<Option<&'static str>> {
 #[test]
 fn an_alert_is_once_per_crossing_and_again_when_overtaken() {
     let (beyond, near, overtaken) =
-        ((at(Some(9), false), false), (at(Some(5), false), true), (at(Some(0), true), false));
+        ((at(Some(9), false), BEYOND), (at(Some(5), false), WITHIN), (at(Some(0), true), BEYOND));
     let steps = [&beyond, &near, &near, &beyond, &near, &overtaken, &overtaken, &beyond, &overtaken];
     let said = kinds(&steps.map(Clone::clone));
     let (near_edge, gone) = (Some("near_edge"), Some("overtaken"));
     assert_eq!(said, [None, near_edge, None, None, near_edge, gone, None, None, gone]);
+    // A little beyond it, it has not left it; and it does not come near by being there.
+    let around = (at(Some(6), false), Nearness::Around);
+    let steps = [&around, &near, &around, &near, &beyond, &around, &near, &overtaken, &around, &near];
+    let said = kinds(&steps.map(Clone::clone));
+    assert_eq!(said, [None, near_edge, None, None, None, None, near_edge, gone, None, near_edge]);
     // Back within the margin it has crossed nothing.
     assert_eq!(kinds(&[overtaken.clone(), near.clone(), overtaken]), [gone, None, gone]);
+}
+
+#[test]
+fn a_margin_is_left_by_a_quarter() {
+    let quarter = Margin::Fraction(Ratio::new(0.25)).and_a_quarter();
+    assert_eq!(quarter, Margin::Fraction(Ratio::new(0.3125)));
+    assert_eq!(Margin::Fraction(Ratio::new(0.9)).and_a_quarter(), Margin::Fraction(Ratio::new(1.0)));
+    let minutes = |minutes: u64| Margin::Duration(Duration::from_secs(60 * minutes));
+    assert_eq!(minutes(60).and_a_quarter(), minutes(75));
 }
 
 #[test]
@@ -221,22 +238,22 @@ fn an_alert_says_whose_and_what() {
     let near = at(Some(5), false);
     let (group, left) = ("billing".to_owned(), Duration::from_millis(5));
     let expected = Alert::NearEdge { group, partition: partition(), left, lag: Box::new(near.clone()) };
-    assert_eq!(crossings.cross("billing", &near, true), Some(expected));
-    let other = crossings.cross("audit", &near, true);
+    assert_eq!(crossings.cross("billing", &near, WITHIN), Some(expected));
+    let other = crossings.cross("audit", &near, WITHIN);
     assert!(matches!(other, Some(Alert::NearEdge { group, .. }) if group == "audit"), "each group has its own");
     let (group, lost) = ("billing".to_owned(), Offset(400)..Offset(1_000));
     let expected = Alert::Overtaken { group, partition: partition(), lost };
-    assert_eq!(crossings.cross("billing", &at(None, true), false), Some(expected.clone()));
+    assert_eq!(crossings.cross("billing", &at(None, true), BEYOND), Some(expected.clone()));
     assert_eq!(expected.to_string(), "group billing in orders-2 was overtaken: offsets 400 to 1000 are gone");
     let nobody = PartitionLag { committed: None, ..near };
-    assert_eq!(Crossings::default().cross("billing", &nobody, true), None, "without a position nothing is overtaken");
+    assert_eq!(Crossings::default().cross("billing", &nobody, WITHIN), None, "without a position nothing is overtaken");
 }
 
 #[test]
 fn what_is_gone_is_forgotten() {
     let mut crossings = Crossings::default();
     let near = at(Some(5), false);
-    let again = |crossings: &mut Crossings| crossings.cross("billing", &near, true).is_some();
+    let again = |crossings: &mut Crossings| crossings.cross("billing", &near, WITHIN).is_some();
     assert!(again(&mut crossings) && !again(&mut crossings));
     crossings.keep("audit", &BTreeSet::new());
     crossings.keep("billing", &BTreeSet::from([partition()]));
