@@ -28,7 +28,7 @@
 //! read that they are forgotten ([`Leftover`]), as they are with their group.
 //!
 //! Invariants: offsets, epochs and numbers of partitions that are read are not negative; an assignor that is not known is
-//! read as none; a time-out that is negative is read as none at all.
+//! read as none; a time-out that is negative is read as none at all; what is assigned is not to be given back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -264,7 +264,7 @@ fn current_of(value: &[u8]) -> Parsed<Current> {
         other => return Err(format!("the state {other} is none that is stored")),
     };
     let assigned = take_partitions(&mut reader)?;
-    let revoking = take_partitions(&mut reader)?;
+    let revoking = take_partitions(&mut reader)?.without(&assigned);
     ended(reader)?;
     Ok(Current { standing, previous, phase, assigned, revoking })
 }

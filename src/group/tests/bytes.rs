@@ -107,6 +107,9 @@ fn records_of_members_are_kafkas() {
     let away = same(current, Some("0000 fffffffe 00000006 00 01 01 00"));
     assert!(matches!(away, Event::Current { current: Some(Current { standing: Standing::Away, .. }), .. }));
     same(current, Some("0000 00000001 00000000 02 01 01 00"));
+    // Its member could not give back what it is to have: it waited for its time-out.
+    let both = read(current, Some(&format!("0000 00000007 00000006 01 {numbers} {numbers} 00"))).unwrap();
+    assert!(matches!(both, Some(Event::Current { current: Some(current), .. }) if current.revoking.is_empty()));
 }
 
 #[test]
@@ -169,7 +172,10 @@ fn any_current() -> impl Strategy<Value = Current> {
     let standing = prop_oneof![any_epoch().prop_map(Standing::Here), Just(Standing::Away)];
     let phase = prop_oneof![Just(Phase::Stable), Just(Phase::Unrevoked), Just(Phase::Unreleased)];
     (standing, any_epoch(), phase, any_partitions(), any_partitions()).prop_map(
-        |(standing, previous, phase, assigned, revoking)| Current { standing, previous, phase, assigned, revoking },
+        |(standing, previous, phase, assigned, revoking)| {
+            let revoking = revoking.without(&assigned);
+            Current { standing, previous, phase, assigned, revoking }
+        },
     )
 }
 
