@@ -161,9 +161,12 @@ fn progress_says_who_has_come_how_far() {
     assert!(matches!(refused(late), Some(Error::UnknownMember { .. })));
 }
 
-/// Notes what is lost, and what a commit of it is answered.
+/// How many partitions are lost, and what a commit of them is answered.
+type Refusals = Vec<(usize, Option<Error>)>;
+
+/// Notes what is lost.
 #[derive(Clone, Default)]
-struct Lost(Arc<Mutex<Vec<(usize, Option<Error>)>>>);
+struct Lost(Arc<Mutex<Refusals>>);
 
 impl RebalanceListener for Lost {
     fn lost(&mut self, rebalance: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {

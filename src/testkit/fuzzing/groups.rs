@@ -69,7 +69,7 @@ impl Desk {
     fn apply(&mut self, producer: Option<ProducerIdentity>, event: &<Coordinator as Machine>::Event) {
         let record = Coordinator::encode(event);
         assert_eq!(Coordinator::decode(&record.key, record.value.as_deref()).as_ref(), Ok(&Some(event.clone())));
-        let timestamp = Some(self.now.wall).filter(|_| self.offset.0 % 2 == 0);
+        let timestamp = Some(self.now.wall).filter(|_| self.offset.0.is_multiple_of(2));
         self.coordinator.apply(Applied { offset: self.offset, timestamp, producer }, event);
         self.offset = self.offset.plus(1);
     }
