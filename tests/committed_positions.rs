@@ -282,3 +282,23 @@ fn a_topic_made_again_has_no_position() {
     consumer.commit().unwrap();
     assert_eq!(committed(&consumer, "orders", 0), Some(3));
 }
+
+/// Where a partition begins cannot be found out: that is its error at each attempt, until a seek, and holds up nobody.
+#[test]
+fn a_beginning_that_cannot_be_found_is_an_error_of_its_partition() {
+    let place = Place::with("orders", 2);
+    (0..2).for_each(|number| place.send("orders", number, 3));
+    let damaged = "data/orders-1/00000000000000000000.log";
+    place.storage.flip_bit(damaged, 70, 1).unwrap();
+    let mut consumer = place.member("orders").start_at(StartAt::Time(Timestamp(0))).open().unwrap();
+    for _ in 0..2 {
+        let told = consumer.poll(Duration::ZERO).unwrap_err();
+        assert!(matches!(told, Error::Corrupt { .. }), "{told}");
+        assert_eq!(consumer.failed().unwrap().to_string(), "orders-1");
+        drain(&mut consumer);
+        assert_eq!(consumer.position("orders", 0).unwrap().offset, Offset(3));
+        place.clock.advance(Duration::from_millis(100));
+    }
+    consumer.seek("orders", 1, Offset(1)).unwrap();
+    assert_eq!(offsets(&drain(&mut consumer)), [1, 2]);
+}
