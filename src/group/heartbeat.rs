@@ -35,7 +35,7 @@ fn join(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
     let roster = state.group(&group).map(|group| &group.roster);
     if let Some(seat) = roster.and_then(|roster| roster.seat(&member)) {
         let session = session_of(&details, &state.soft)?;
-        return joined_before(state, &group, &member, seat.clone(), &report, session);
+        return joined_before(state, &group, &member, &seat.clone(), &report, session);
     }
     if state.soft.has_left(&group, &member) {
         return Err(Error::UnknownMember { group, member });
@@ -77,13 +77,13 @@ fn joined_before(
     state: &mut Coordinator,
     group: &str,
     member: &str,
-    seat: Seat,
+    seat: &Seat,
     report: &Report,
     session: Duration,
 ) -> Decided {
     let Some(known) = state.group(group) else { return Err(unknown(group, member)) };
     if known.roster.is_replaced(member) {
-        return Err(replaced(group, &seat));
+        return Err(replaced(group, seat));
     }
     let is_first = seat.current.as_ref().is_some_and(|one| one.previous == Epoch(0) && one.standing != Standing::Away);
     if !is_first || !report.owned.is_empty() {

@@ -33,7 +33,7 @@ pub fn group_state(mut bytes: &[u8]) {
         let (behind, rest) = rest.split_at(rest.len().min(value));
         bytes = rest;
         if key.is_empty() {
-            let outcome = if value % 2 == 0 { Outcome::Committed } else { Outcome::Aborted };
+            let outcome = if value.is_multiple_of(2) { Outcome::Committed } else { Outcome::Aborted };
             desk.end(outcome);
         } else if let Ok(Some(event)) = Coordinator::decode(key, (value > 0).then_some(behind)) {
             desk.apply(producer, &event);
@@ -69,7 +69,7 @@ impl Desk {
     fn apply(&mut self, producer: Option<ProducerIdentity>, event: &<Coordinator as Machine>::Event) {
         let record = Coordinator::encode(event);
         assert_eq!(Coordinator::decode(&record.key, record.value.as_deref()).as_ref(), Ok(&Some(event.clone())));
-        let timestamp = Some(self.now.wall).filter(|_| self.offset.0 % 2 == 0);
+        let timestamp = Some(self.now.wall).filter(|_| self.offset.0.is_multiple_of(2));
         self.coordinator.apply(Applied { offset: self.offset, timestamp, producer }, event);
         self.offset = self.offset.plus(1);
     }
