@@ -289,7 +289,7 @@ fn a_beginning_that_cannot_be_found_is_an_error_of_its_partition() {
     let place = Place::with("orders", 2);
     (0..2).for_each(|number| place.send("orders", number, 3));
     let damaged = "data/orders-1/00000000000000000000.log";
-    place.storage.flip_bit(damaged, 70, 1).unwrap();
+    place.storage.flip_bit(damaged, 66, 1).unwrap();
     let mut consumer = place.member("orders").start_at(StartAt::Time(Timestamp(0))).open().unwrap();
     for _ in 0..2 {
         let told = consumer.poll(Duration::ZERO).unwrap_err();

@@ -254,3 +254,26 @@ fn a_poll_that_waits_commits_by_itself() {
         assert_eq!((polling.join().unwrap(), found), (1, Some(1)), "before a heartbeat wakes it, after 5 s");
     });
 }
+
+/// A listener that panics when it is told of a loss: what is lost is not read on, for another has it.
+#[test]
+fn what_is_lost_is_given_up_also_where_the_listener_panics() {
+    struct Panics;
+    impl RebalanceListener for Panics {
+        fn lost(&mut self, _: &mut Rebalance<'_>, _: &[TopicPartition]) -> Result<()> {
+            panic!("a listener of the host's");
+        }
+    }
+    let place = Place::with("orders", 2);
+    let builder = place.member("orders").max_poll_interval(Duration::from_secs(10)).on_rebalance(Panics);
+    let mut old = builder.open().unwrap();
+    arrive(&mut old);
+    let mut new = place.member("orders").open().unwrap();
+    arrive(&mut new);
+    place.pass(&mut [&mut new], 30);
+    assert_eq!(names(&new).len(), 2);
+    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| old.try_poll().map(drop)));
+    assert!(polled.is_err());
+    assert_eq!(names(&old), [""; 0]);
+    place.pass(&mut [&mut old, &mut new], 20);
+}

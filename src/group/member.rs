@@ -89,6 +89,8 @@ pub(crate) struct Member {
     is_moved: bool,
     /// What it had, and has not been told the loss of.
     lost: Partitions,
+    /// When it is to report again though nothing was heard yet of what it reported last.
+    hurried: Option<Moment>,
     /// Until when what is owned may be read.
     lease: Option<Moment>,
     /// Until when what is asked back is to be given back.
@@ -138,6 +140,7 @@ impl Member {
             offered: Partitions::default(),
             is_moved: false,
             lost: Partitions::default(),
+            hurried: None,
             lease: None,
             revoke_by: None,
             parting: None,
@@ -248,6 +251,14 @@ impl Member {
         Some(Claim { member: self.id.clone(), instance: self.settings.details.instance.clone(), epoch })
     }
 
+    /// There may be something to hear: it reports by then.
+    pub(crate) fn hurry(&mut self, by: Moment) {
+        match &self.awaited {
+            None => self.next = self.next.min(by),
+            Some(_) => self.hurried = Some(by),
+        }
+    }
+
     /// Wants other topics from now on.
     pub(crate) fn subscribe(&mut self, now: Moment, subscription: Subscription) {
         self.settings.details.subscription = subscription;
@@ -326,7 +337,8 @@ impl Member {
         self.revoke_by = answer.revoke_within.map(|left| sent.after(left));
         self.offered = answer.assignment.unwrap_or_else(|| reported.clone());
         self.is_moved = self.owned != self.offered;
-        self.next = sent.after(self.interval);
+        let hurried = self.hurried.take();
+        self.next = hurried.map_or(sent.after(self.interval), |by| by.min(sent.after(self.interval)));
         // What was offered, was never taken, and is asked back need not wait for a poll.
         if !reported.is_within(&self.owned.joined_with(&self.offered)) {
             self.next = now;
