@@ -157,7 +157,9 @@ fn progress_of_another_topic_is_refused() {
     let place = place();
     // Topics that are made in another order have other ids.
     let elsewhere = Place::with("first", 1);
-    ["orders", "invoices"].map(|name| elsewhere.topic(name, 1));
+    for name in ["orders", "invoices"] {
+        elsewhere.topic(name, 1);
+    }
     let mut input = place.log.consumer("h").assign([("orders", 0)]).open().unwrap();
     let mut output = place.log.transactional_producer("t").open().unwrap();
     assert_eq!(drain(&mut input).len(), 5);
