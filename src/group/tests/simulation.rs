@@ -45,8 +45,8 @@ struct Host {
     cut_off: Moment,
     /// It stays frozen, cut off, or without a poll, for good.
     is_gone: bool,
-    /// The epochs that it was answered.
-    epoch: Epoch,
+    /// The epoch that it was answered last, and under which id.
+    epoch: Option<(String, Epoch)>,
     /// Claims of earlier memberships.
     claims: Vec<Claim>,
 }

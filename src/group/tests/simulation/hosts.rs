@@ -97,7 +97,7 @@ impl World {
             frozen: Moment(0),
             cut_off: Moment(0),
             is_gone: false,
-            epoch: Epoch(0),
+            epoch: None,
             claims: Vec::new(),
         });
     }

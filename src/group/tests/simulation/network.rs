@@ -73,13 +73,13 @@ impl World {
         let before = half.claim();
         half.answered(now, number, answer);
         match half.claim() {
-            Some(claim) if before.as_ref().is_some_and(|before| before.member == claim.member) => {
-                assert!(claim.epoch >= host.epoch, "an epoch has fallen");
-                host.epoch = claim.epoch;
-            }
             Some(claim) => {
-                assert_eq!(claim.member, member, "it is an answer to another member");
-                host.epoch = claim.epoch;
+                let is_new = before.is_none_or(|before| before.member != claim.member);
+                assert!(!is_new || claim.member == member, "it is an answer to another member");
+                // Under another id, in a group that was forgotten meanwhile, they begin anew.
+                let last = host.epoch.take().filter(|(id, _)| *id == claim.member);
+                assert!(last.is_none_or(|(_, epoch)| claim.epoch >= epoch), "an epoch has fallen");
+                host.epoch = Some((claim.member, claim.epoch));
             }
             None => host.claims.extend(before),
         }
