@@ -40,10 +40,14 @@ fn the_last_of_many_commits_is_the_one_that_counts() {
         .collect();
     let mut consumer = log.consumer("g").subscribe(["t"]).max_bytes(100).open().expect("it opens");
     let (mut offset, mut checked) = (0, 0);
-    for _ in 0..env_count("TAFFRAIL_SEEDS", 20) * 20 {
+    while checked < env_count("TAFFRAIL_SEEDS", 20) * 10 {
         consumer.pause(Which::All).expect("it pauses");
         drop(consumer.try_poll());
         let mine = consumer.assignment();
+        if mine.is_empty() {
+            drop(consumer.poll(Duration::from_millis(1)));
+            continue;
+        }
         let stored = Arc::new(Mutex::new(Vec::new()));
         for _ in 0..COMMITS {
             offset += 1;
@@ -69,6 +73,5 @@ fn the_last_of_many_commits_is_the_one_that_counts() {
     for other in others {
         other.join().expect("it ends");
     }
-    assert!(checked > 0, "nothing was committed");
     log.close().expect("it closes");
 }

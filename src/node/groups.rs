@@ -433,7 +433,9 @@ impl Node {
 
     /// Says what consumers that were dropped have left to be said.
     pub(super) fn say_leaves(&self) {
-        for heartbeat in std::mem::take(&mut *self.groups.leaving.lock()) {
+        // The lock is given back first: whoever is told here may be the last to hold a member, which then leaves, too.
+        let leaving = std::mem::take(&mut *self.groups.leaving.lock());
+        for heartbeat in leaving {
             drop(self.send_heartbeat(heartbeat));
         }
     }
