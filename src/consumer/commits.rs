@@ -187,6 +187,11 @@ impl Core {
         moved.collect()
     }
 
+    /// Whether there are any.
+    pub(super) fn has_moved(&self) -> bool {
+        self.fetcher.assignment().slots().iter().any(|slot| slot.to_commit().is_some())
+    }
+
     /// Tells the callbacks of commits that were answered meanwhile.
     pub(super) fn look_at_commits(&mut self) {
         self.tell_callbacks(false);

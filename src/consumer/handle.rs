@@ -245,7 +245,8 @@ impl Consumer {
         let Core { commits, placing, seat, .. } = &self.core;
         let stay = seat.as_ref().map(|_| now.after(self.poll_interval / 2));
         let look = commits.is_pending().then(|| now.after(LOOK));
-        [stay, look, commits.due(), placing.due()].into_iter().flatten().fold(deadline, Moment::min)
+        let commit = commits.due().filter(|_| self.core.has_moved());
+        [stay, look, commit, placing.due()].into_iter().flatten().fold(deadline, Moment::min)
     }
 }
 
