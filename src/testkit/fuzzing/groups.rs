@@ -33,7 +33,7 @@ pub fn group_state(mut bytes: &[u8]) {
         let (behind, rest) = rest.split_at(rest.len().min(value));
         bytes = rest;
         if key.is_empty() {
-            let outcome = if value % 2 == 0 { Outcome::Committed } else { Outcome::Aborted };
+            let outcome = if value.is_multiple_of(2) { Outcome::Committed } else { Outcome::Aborted };
             desk.end(outcome);
         } else if let Ok(Some(event)) = Coordinator::decode(key, (value > 0).then_some(behind)) {
             desk.apply(producer, &event);
