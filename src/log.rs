@@ -275,7 +275,8 @@ impl Log {
         lag_of(self.node(), &self.handle.monitors, group)
     }
 
-    /// Watches groups in the background, and says so before retention reaches what one of them has not read.
+    /// Watches groups in the background, and says so before retention reaches what one of them has not read. A group has
+    /// no position in a partition before it has committed one there: until then nothing is said of it.
     pub fn monitor(&self) -> MonitorBuilder {
         MonitorBuilder::new(Arc::clone(self.node()), Arc::clone(&self.handle.monitors))
     }

@@ -151,6 +151,31 @@ fn a_fenced_producer_changes_no_position() {
     assert_eq!(committed(&input, "orders", 0), Some(5));
 }
 
+/// What was read of a topic says nothing of another one that has its name, here or in another log.
+#[test]
+fn progress_of_another_topic_is_refused() {
+    let place = place();
+    // Topics that are made in another order have other ids.
+    let elsewhere = Place::with("first", 1);
+    for name in ["orders", "invoices"] {
+        elsewhere.topic(name, 1);
+    }
+    let mut input = place.log.consumer("h").assign([("orders", 0)]).open().unwrap();
+    let mut output = place.log.transactional_producer("t").open().unwrap();
+    assert_eq!(drain(&mut input).len(), 5);
+    let mut other = elsewhere.log.transactional_producer("t").open().unwrap();
+    let refused = transact(&mut other, &mut input, true);
+    assert!(matches!(refused, Err(Error::UnknownTopic { .. })), "{refused:?}");
+    let progress = input.progress();
+    place.log.delete_topic("orders").unwrap();
+    place.topic("orders", 1);
+    let transaction = output.begin().unwrap();
+    let refused = transaction.commit_progress(progress);
+    assert!(matches!(refused, Err(Error::UnknownTopic { .. })), "{refused:?}");
+    transaction.abort().unwrap();
+    assert!(place.log.describe_group("h").is_err(), "nothing was committed");
+}
+
 /// A consumer of partitions that were assigned by hand commits for a group without members.
 #[test]
 fn progress_goes_with_assigned_partitions_too() {

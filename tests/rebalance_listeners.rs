@@ -280,3 +280,26 @@ fn a_poll_that_waits_is_woken_by_what_was_assigned_meanwhile() {
         assert!(woken - sent < Duration::from_secs(3), "the next heartbeat, up to 5 s later, has woken it");
     });
 }
+
+/// A listener that panics when it is told of a loss: what is lost is not read on, for another has it.
+#[test]
+fn what_is_lost_is_given_up_also_where_the_listener_panics() {
+    struct Panics;
+    impl RebalanceListener for Panics {
+        fn lost(&mut self, _: &mut Rebalance<'_>, _: &[TopicPartition]) -> Result<()> {
+            panic!("a listener of the host's");
+        }
+    }
+    let place = Place::with("orders", 2);
+    let builder = place.member("orders").max_poll_interval(Duration::from_secs(10)).on_rebalance(Panics);
+    let mut old = builder.open().unwrap();
+    arrive(&mut old);
+    let mut new = place.member("orders").open().unwrap();
+    arrive(&mut new);
+    place.pass(&mut [&mut new], 30);
+    assert_eq!(names(&new).len(), 2);
+    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| old.try_poll().map(drop)));
+    assert!(polled.is_err());
+    assert_eq!(names(&old), [""; 0]);
+    place.pass(&mut [&mut old, &mut new], 20);
+}

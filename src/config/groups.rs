@@ -55,7 +55,7 @@ impl GroupConfig {
         self
     }
 
-    /// How often members report, and hear what has changed. Default: 5 s.
+    /// How often members report. Those in this process hear at once of what has changed in their group. Default: 5 s.
     #[doc(alias = "group.consumer.heartbeat.interval.ms")]
     pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.heartbeat_interval = interval;

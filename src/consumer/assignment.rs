@@ -100,6 +100,11 @@ impl Slot {
         TopicPartition { topic: self.topic.to_string(), partition: self.number }
     }
 
+    /// Which topic of that name it is of.
+    pub(super) const fn id(&self) -> TopicId {
+        self.id
+    }
+
     /// The partition, or that its topic is gone.
     pub(super) fn partition(&self) -> Result<&Partition> {
         match &self.source {

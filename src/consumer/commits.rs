@@ -6,13 +6,17 @@
 //!   automatically  as commit, at the head of a poll, before partitions are given back, and by the close
 //! ```
 //!
-//! Invariants: commits of one consumer reach the coordinator in the order in which they were made; what is under way is
-//! not sent again, and what has failed is sent with the next commit. Nobody commits under an id that it has not got its
-//! partitions by.
+//! Invariants: commits of one consumer count in the order in which they were made; what is under way is not sent again, and
+//! what has failed is sent with the next commit. Nobody commits under an id that it has not got its partitions by.
+//!
+//! One whose member has been led on meanwhile is sent again: behind those that were made after it, some of which the
+//! coordinator has taken already. So all of these are sent once more, each when the one before it is answered, and nobody
+//! is told of them before.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::assignment::Slot;
 use super::core::Core;
 use super::position::Position;
 use crate::clock::Moment;
@@ -20,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::group;
 use crate::group::Claim;
 use crate::node::Committing;
-use crate::types::{LeaderEpoch, Offset, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
 /// A position of a group in a partition, as it is committed.
 ///
@@ -117,6 +121,14 @@ struct Sent {
     outcome: Result<()>,
 }
 
+impl Sent {
+    fn hold_back(&mut self) {
+        for part in &mut self.parts {
+            (part.committing, part.claim) = (None, None);
+        }
+    }
+}
+
 /// As much as a coordinator takes at once.
 struct Part {
     positions: Positions,
@@ -140,6 +152,17 @@ impl Commits {
     /// Whether something is under way.
     pub(super) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Whether something waits to be sent again.
+    fn is_held_back(&self) -> bool {
+        let mut parts = self.pending.iter().flat_map(|pending| &pending.sent.parts);
+        parts.any(|part| part.committing.is_none())
+    }
+
+    /// What was sent behind a part that is sent again is sent again, too.
+    fn hold_back(&mut self) {
+        self.pending.iter_mut().for_each(|pending| pending.sent.hold_back());
     }
 }
 
@@ -182,9 +205,17 @@ impl Core {
 
     /// Where partitions go on, of those whose position the group does not have.
     pub(super) fn moved(&self) -> Positions {
+        self.moved_with_topics().0
+    }
+
+    /// The same, and which topic each of them is of.
+    pub(super) fn moved_with_topics(&self) -> (Positions, Vec<TopicId>) {
         let slots = self.fetcher.assignment().slots().iter();
-        let moved = slots.filter_map(|slot| Some((slot.name(), CommittedOffset::from(slot.to_commit()?).into())));
-        moved.collect()
+        let moved = |slot: &Slot| {
+            let position = CommittedOffset::from(slot.to_commit()?).into();
+            Some(((slot.name(), position), slot.id()))
+        };
+        slots.filter_map(moved).unzip()
     }
 
     /// Whether there are any.
@@ -221,7 +252,8 @@ impl Core {
         for positions in parts(&self.group, positions) {
             self.note(&positions, true);
             let mut part = Part { positions, claim: None, committing: None, tries: TRIES };
-            match self.send_part(&mut part) {
+            let is_sent = if self.commits.is_held_back() { Ok(()) } else { self.send_part(&mut part) };
+            match is_sent {
                 Ok(()) => sent.parts.push_back(part),
                 Err(error) => self.fail(&mut sent, &part, error),
             }
@@ -246,7 +278,13 @@ impl Core {
     /// What became of it, once all of that is known.
     fn answer(&mut self, sent: &mut Sent, waits: bool) -> Option<Result<()>> {
         while let Some(mut part) = sent.parts.pop_front() {
-            match self.answer_to(&mut part, waits) {
+            let tries = part.tries;
+            let answer = self.answer_to(&mut part, waits);
+            if part.tries < tries {
+                sent.hold_back();
+                self.commits.hold_back();
+            }
+            match answer {
                 Some(Ok(())) => {}
                 Some(Err(error)) => self.fail(sent, &part, error),
                 None => {

@@ -339,7 +339,8 @@ impl Consumer {
         drop(self.core.fetcher.update());
         let member = self.core.claim_to_hand_on();
         let commits_itself = self.core.commits.interval.is_some();
-        Progress { group: self.core.group.clone(), member, positions: self.core.moved(), commits_itself }
+        let (positions, topics) = self.core.moved_with_topics();
+        Progress { group: self.core.group.clone(), member, positions, topics, commits_itself }
     }
 }
 

@@ -10,6 +10,7 @@
 //! poll. What stays assigned keeps its position, and stays paused.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::commits::{CommittedOffset, Positions};
 use super::core::Core;
@@ -177,8 +178,7 @@ impl Consumer {
 
     fn change(&mut self, changes: &Changes) -> Result<()> {
         let lost = self.core.fetcher.names(&changes.lost);
-        let told = self.tell(News::Lost, &lost);
-        self.core.give_up(&changes.lost);
+        let told = self.tell_loss(&lost, |core| core.give_up(&changes.lost));
         self.core.give_up(&changes.revoked);
         let taken = self.core.take(&changes.assigned);
         if taken.is_empty() {
@@ -192,9 +192,14 @@ impl Consumer {
     /// The membership has ended, and with it went everything.
     fn lose_all(&mut self) -> Result<()> {
         let names = self.assignment();
-        let told = self.tell(News::Lost, &names);
-        self.core.give_up_all();
-        told
+        self.tell_loss(&names, Core::give_up_all)
+    }
+
+    /// Tells of what is another's by now, and gives it up: also where the listener panics, for nobody reads that on.
+    fn tell_loss(&mut self, lost: &[TopicPartition], give_up: impl FnOnce(&mut Core)) -> Result<()> {
+        let told = catch_unwind(AssertUnwindSafe(|| self.tell(News::Lost, lost)));
+        give_up(&mut self.core);
+        told.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Gives everything back, and leaves.

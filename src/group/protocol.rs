@@ -7,7 +7,7 @@ use super::offsets::Position;
 use super::partitions::Partitions;
 use super::reconcile::Phase;
 use crate::clock::Now;
-use crate::types::TopicPartition;
+use crate::types::{TopicId, TopicPartition};
 
 /// How often something has changed: a group, its target, or a member. 0 is before the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,6 +151,8 @@ pub struct Progress {
     /// `None` where it belongs to no group by membership: its partitions were assigned by hand.
     pub(crate) member: Option<Claim>,
     pub(crate) positions: Vec<(TopicPartition, Position)>,
+    /// Which topic each of them is of.
+    pub(crate) topics: Vec<TopicId>,
     /// Whether the consumer commits by itself at intervals, which goes with no transaction.
     pub(crate) commits_itself: bool,
 }

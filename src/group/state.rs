@@ -46,6 +46,8 @@ pub(super) struct Soft {
     pub(super) doomed: BTreeSet<String>,
     /// Whether groups are to be compared with the topics.
     pub(super) is_sweeping: bool,
+    /// Groups whose members may have something to hear.
+    touched: BTreeSet<String>,
     /// When the next look at sessions is due.
     pub(super) next_tick: Moment,
     /// When the next look at positions is due.
@@ -72,6 +74,12 @@ impl Coordinator {
         self.groups.iter()
     }
 
+    /// The groups whose members may have something to hear since this was asked last: soft, for whoever can tell them
+    /// before they report.
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.soft.touched)
+    }
+
     /// Every member, by group.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&String, &String)> {
         self.groups.iter().flat_map(|(name, group)| group.roster.seats().map(move |(member, _)| (name, member)))
@@ -82,6 +90,11 @@ impl Coordinator {
         self.groups.iter().flat_map(|(name, group)| {
             group.offsets.iter().map(move |(partition, committed)| (name.as_str(), partition, committed))
         })
+    }
+
+    /// Whether a group has a position in the topic, or will have one if a transaction is committed.
+    pub(crate) fn has_positions_in(&self, topic: &str) -> bool {
+        self.groups.values().any(|group| group.offsets.partitions().any(|partition| partition.topic == topic))
     }
 
     /// Takes an event in.
@@ -95,7 +108,10 @@ impl Coordinator {
                     self.open.entry(producer.id).or_default().insert(name.clone());
                 }
             }
-            other => group.roster.take(at.offset, at.timestamp, other),
+            other => {
+                group.roster.take(at.offset, at.timestamp, other);
+                self.soft.touched.insert(name.clone());
+            }
         }
         self.drop_blank(name);
     }

@@ -116,6 +116,11 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         Some(self.running.as_ref()?.ledger.machine())
     }
 
+    /// The same, for what is soft of it alone.
+    pub(super) fn machine_mut(&mut self) -> Option<&mut M> {
+        Some(self.running.as_mut()?.ledger.machine_mut())
+    }
+
     /// Which of the machines it is; another has to be told again what no record says.
     pub(super) fn generation(&self) -> Option<u64> {
         self.running.as_ref().map(|_| self.generation)

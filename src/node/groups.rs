@@ -7,14 +7,18 @@
 //!   timed thread, tick, open: leaves of consumers that were dropped, heartbeats, what is stored, ticks, in this order
 //! ```
 //!
+//! Members report at intervals, as everywhere; those that live here are told to report at once where something in their
+//! group has changed, so that partitions change hands in the time that it takes to poll and to sync.
+//!
 //! What has arrived is decided before anything expires. Where a log opens, no member of before can be alive: the process
 //! that had it is gone, or its lock would be there. All leave: those with an instance id for now, as if they had closed.
 //!
 //! Order of locks: a member's is taken before none and after none; a desk's before a partition's, and after one of the
 //! transactions' desks at most.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::coordinator::{Asker, Coordinator, Input};
 use super::desk::{AsDesk, Desk, Desks, serve, serve_until};
@@ -40,6 +44,9 @@ use crate::types::{Offset, TopicId, TopicPartition};
 /// What many members commit at once fits one batch.
 const OFFSETS_BATCH_BYTES_MAX: u32 = 64 << 20;
 const OFFSETS_SEGMENT_BYTES: u32 = 100 << 20;
+/// Members report so soon behind a change of their group, and later the more of them there are.
+const HURRY: Duration = Duration::from_millis(20);
+const HURRY_EACH: Duration = Duration::from_millis(1);
 
 /// The coordinators, by partition of their topic, and the members that live in this process.
 #[derive(Debug)]
@@ -250,10 +257,32 @@ impl Node {
     fn submit_to_group(&self, desk: &Mutex<GroupDesk>, command: Command) -> Asker<Reply> {
         let asker = Arc::new(Slot::new());
         let now = self.now();
-        let mut desk = desk.lock();
-        desk.prepare(self, now);
-        desk.desk.step(now, Input::Command(command, Arc::clone(&asker)));
+        let touched = {
+            let mut desk = desk.lock();
+            desk.prepare(self, now);
+            desk.desk.step(now, Input::Command(command, Arc::clone(&asker)));
+            desk.take_touched()
+        };
+        self.hurry(&touched, now.monotonic);
         asker
+    }
+
+    /// Has the members that live here report soon, of groups in which something has changed: what one has given back another
+    /// waits for.
+    fn hurry(&self, groups: &BTreeSet<String>, now: Moment) {
+        if groups.is_empty() {
+            return;
+        }
+        let members = self.memberships();
+        let members: Vec<_> = members.iter().filter(|member| groups.contains(member.group())).collect();
+        // Many do not report all over again for each that comes.
+        let by = now.after(HURRY + HURRY_EACH * u32::try_from(members.len()).unwrap_or(u32::MAX));
+        for member in &members {
+            member.hurry(by);
+        }
+        if !members.is_empty() {
+            self.wake();
+        }
     }
 
     /// Hands a heartbeat to the coordinator. Also while the log closes.
@@ -262,6 +291,22 @@ impl Node {
         let asker = self.submit_to_group(desk, Command::Heartbeat(Box::new(heartbeat)));
         self.note_group_due(desk);
         Ok(asker)
+    }
+
+    /// Has the coordinators forget the positions in a topic that is not there, and store that. Their records have no ids of
+    /// topics: once there is another of that name, whoever reads the records anew takes the positions for its own.
+    pub(super) fn forget_positions_in(&self, topic: &str) -> Result<()> {
+        for desk in self.groups.desks.all() {
+            let mut is_due = desk.lock().may_have_positions_in(topic);
+            while is_due {
+                let asker = self.submit_to_group(desk, Command::ForgetTopic { topic: topic.to_owned() });
+                let reply = serve(desk, &asker, || self.now());
+                self.note_group_due(desk);
+                reply?;
+                is_due = desk.lock().has_positions_in(topic);
+            }
+        }
+        Ok(())
     }
 
     /// Waits until something is answered that the coordinator of a group was asked.
@@ -362,15 +407,21 @@ impl Node {
         if self.groups_due().is_none_or(|due| due > now.monotonic) || self.check_open().is_err() {
             return false;
         }
+        // The first that is told of new topics makes them known ones.
+        let is_retold = self.are_topics_new();
         self.say_leaves();
         let members = self.memberships();
         for membership in members.iter().filter(|one| one.due(now.monotonic).is_some_and(|due| due <= now.monotonic)) {
             membership.drive(now.monotonic);
         }
-        let is_retold = self.are_topics_new();
         if self.groups.desks.take_due(now.monotonic) || is_retold {
             for desk in self.groups.desks.all() {
-                desk.lock().advance(self, now);
+                let touched = {
+                    let mut desk = desk.lock();
+                    desk.advance(self, now);
+                    desk.take_touched()
+                };
+                self.hurry(&touched, now.monotonic);
                 self.note_group_due(desk);
             }
         }
@@ -450,6 +501,17 @@ fn leaves(machine: &GroupMachine) -> Vec<Heartbeat> {
 }
 
 impl GroupDesk {
+    /// Whether its records may have positions in a topic, those that are stored or those that are not.
+    fn may_have_positions_in(&self, topic: &str) -> bool {
+        let coordinator = &self.desk.coordinator;
+        let is_unsettled = coordinator.generation().is_some() && coordinator.settled().is_none();
+        is_unsettled || coordinator.has_stopped() || self.has_positions_in(topic)
+    }
+
+    fn has_positions_in(&self, topic: &str) -> bool {
+        self.desk.coordinator.machine().is_some_and(|machine| machine.has_positions_in(topic))
+    }
+
     /// Makes the machine where there is none, and tells it what no record says.
     fn prepare(&mut self, node: &Node, now: Now) {
         let coordinator = &self.desk.coordinator;
@@ -472,6 +534,10 @@ impl GroupDesk {
             self.desk.order(now, Command::Settings(node.groups.settings));
         }
         self.desk.order(now, Command::Topics(topics));
+    }
+
+    fn take_touched(&mut self) -> BTreeSet<String> {
+        self.desk.coordinator.machine_mut().map(GroupMachine::take_touched).unwrap_or_default()
     }
 
     /// Goes on with everything as far as nothing has to be waited for.

@@ -95,6 +95,11 @@ impl<M: Machine, A> Ledger<M, A> {
         &self.machine
     }
 
+    /// The machine, for what is soft of it alone.
+    pub(super) const fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     /// Whether everything that the machine holds is committed.
     pub(super) fn is_settled(&self) -> bool {
         self.open.is_empty() && !self.under_way

@@ -109,6 +109,15 @@ impl Membership {
         self.member.lock().close()
     }
 
+    pub(super) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// Its coordinator may have something for it: it reports by then.
+    pub(super) fn hurry(&self, by: Moment) {
+        self.member.lock().hurry(by);
+    }
+
     /// When there is something to do for it.
     pub(super) fn due(&self, now: Moment) -> Option<Moment> {
         let answers = (!self.awaiting.lock().is_empty()).then(|| now.after(LOOK_AGAIN));

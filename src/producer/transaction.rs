@@ -312,13 +312,19 @@ impl TransactionalProducer {
     }
 
     fn commit_progress(&self, progress: Progress) -> Result<()> {
-        let Progress { group, member, positions, commits_itself } = progress;
+        let Progress { group, member, positions, topics, commits_itself } = progress;
         if commits_itself {
             let reason = "a consumer whose positions are committed in transactions does not commit them by itself too";
             return Err(Error::InvalidConfig { setting: "auto_commit", reason: reason.to_owned() });
         }
         if positions.is_empty() {
             return Ok(());
+        }
+        // Of a topic that was deleted and made again, or of another log, they say nothing here.
+        for ((partition, _), id) in positions.iter().zip(&topics) {
+            if self.node().topic(&partition.topic)?.id != *id {
+                return Err(Error::UnknownTopic { name: partition.topic.clone() });
+            }
         }
         let (topic, name, partition) = self.node().partition_of_group(&group)?;
         let entry = || Entry { topic, name, partition };
@@ -413,14 +419,15 @@ impl Transaction<'_> {
     /// transaction.commit()?;
     /// # assert_eq!(orders.records().count(), 1);
     /// # let stored = log.describe_group("billing")?.positions;
-    /// # assert_eq!(stored.len(), 1);
+    /// # assert_eq!(stored.iter().map(|one| one.committed.offset.0).sum::<u64>(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// After any of them the transaction can only be aborted, and the consumer goes on from what it has committed
     /// before: [`Error::UnknownMember`], [`Error::FencedMember`], [`Error::FencedInstance`] where another has taken its place in the group;
-    /// [`Error::StaleMember`] where it was led on while it worked; [`Error::InvalidConfig`] where it commits by
+    /// [`Error::StaleMember`] where it was led on while it worked; [`Error::UnknownTopic`] where one of its topics was
+    /// deleted since, or is another log's; [`Error::InvalidConfig`] where it commits by
     /// itself ([`ConsumerBuilder::auto_commit`](crate::ConsumerBuilder::auto_commit)); and what
     /// [`Transaction::send`] answers.
     #[doc(alias = "sendOffsetsToTransaction")]

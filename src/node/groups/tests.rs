@@ -208,6 +208,33 @@ fn a_commit_that_nobody_waits_for_is_stored_by_ticks() {
     begun.wait().unwrap();
 }
 
+/// Members hear of what has changed in their group long before they would report by themselves.
+#[test]
+fn partitions_change_hands_at_once() {
+    let place = Place::new();
+    place.topic("orders", 6);
+    let mut members = vec![Owner::of(place.member("g", "orders", None))];
+    members[0].poll();
+    let pass = |members: &mut [Owner]| {
+        for _ in 0..10 {
+            place.clock.advance(Duration::from_millis(50));
+            place.node.tick();
+            members.iter_mut().for_each(Owner::poll);
+        }
+        members.iter().map(|member| member.owned.len()).collect::<Vec<_>>()
+    };
+    members.push(Owner::of(place.member("g", "orders", None)));
+    assert_eq!(pass(&mut members), [3, 3], "another came");
+    place.node.administer("orders", Administration::AddPartitions { name: "orders".to_owned(), total: 8 }).unwrap();
+    assert_eq!(pass(&mut members), [4, 4], "partitions came");
+    drop(members.pop());
+    assert_eq!(pass(&mut members), [8], "the other went");
+    // Then it is quiet.
+    let end = place.partition_of("g").end();
+    pass(&mut members);
+    assert_eq!(place.partition_of("g").end(), end);
+}
+
 /// A transactional producer, by hand.
 fn identity(place: &Place, id: &str) -> ProducerIdentity {
     let timeout = Duration::from_secs(60);
