@@ -4,11 +4,15 @@
 #[path = "support/consumers.rs"]
 mod support;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::{Place, arrive, committed, drain};
-use taffrail::{CommittedOffset, Consumer, Error, Fault, LeaderEpoch, Offset, OutOfRange, StartAt, Timestamp};
+use taffrail::{
+    Clock, CommittedOffset, Consumer, Error, Fault, LeaderEpoch, Log, MemoryStorage, Moment, Offset, OutOfRange,
+    Record, StartAt, SystemClock, Timestamp, TopicConfig,
+};
 
 fn offsets(seen: &[(String, u64)]) -> Vec<u64> {
     seen.iter().map(|(_, offset)| *offset).collect()
@@ -283,13 +287,44 @@ fn a_topic_made_again_has_no_position() {
     assert_eq!(committed(&consumer, "orders", 0), Some(3));
 }
 
+/// The system's time, which counts how often it is asked for.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Clock for Counting {
+    fn wall(&self) -> Timestamp {
+        SystemClock.wall()
+    }
+
+    fn monotonic(&self) -> Moment {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        SystemClock.monotonic()
+    }
+}
+
+/// A poll that has nothing to commit sleeps, however often it would.
+#[test]
+fn a_commit_at_each_poll_keeps_nobody_awake() {
+    let clock = Arc::new(Counting::default());
+    let builder = Log::builder("data").storage(MemoryStorage::new(1).shared()).clock(Arc::clone(&clock) as _);
+    let log = builder.background(false).open().unwrap();
+    log.create_topic("orders", TopicConfig::new()).unwrap();
+    log.producer().open().unwrap().send("orders", Record::new("v")).unwrap().wait().unwrap();
+    let mut consumer = log.consumer("g").subscribe(["orders"]).auto_commit(Duration::ZERO).open().unwrap();
+    assert_eq!(consumer.poll(Duration::ZERO).unwrap().records().count(), 1);
+    clock.0.store(0, Ordering::Relaxed);
+    assert!(consumer.poll(Duration::from_millis(400)).unwrap().is_empty());
+    assert!(clock.0.load(Ordering::Relaxed) < 5_000, "{clock:?}");
+    assert_eq!(committed(&consumer, "orders", 0), Some(1));
+}
+
 /// Where a partition begins cannot be found out: that is its error at each attempt, until a seek, and holds up nobody.
 #[test]
 fn a_beginning_that_cannot_be_found_is_an_error_of_its_partition() {
     let place = Place::with("orders", 2);
     (0..2).for_each(|number| place.send("orders", number, 3));
     let damaged = "data/orders-1/00000000000000000000.log";
-    place.storage.flip_bit(damaged, 66, 1).unwrap();
+    place.storage.flip_bit(damaged, 16, 0).unwrap(); // the magic byte of its first batch
     let mut consumer = place.member("orders").start_at(StartAt::Time(Timestamp(0))).open().unwrap();
     for _ in 0..2 {
         let told = consumer.poll(Duration::ZERO).unwrap_err();
@@ -299,6 +334,7 @@ fn a_beginning_that_cannot_be_found_is_an_error_of_its_partition() {
         assert_eq!(consumer.position("orders", 0).unwrap().offset, Offset(3));
         place.clock.advance(Duration::from_millis(100));
     }
-    consumer.seek("orders", 1, Offset(1)).unwrap();
-    assert_eq!(offsets(&drain(&mut consumer)), [1, 2]);
+    consumer.pause(("orders", 1)).unwrap();
+    place.clock.advance(Duration::from_millis(100));
+    assert!(consumer.poll(Duration::ZERO).unwrap().is_empty());
 }

@@ -255,6 +255,32 @@ fn a_poll_that_waits_commits_by_itself() {
     });
 }
 
+/// What is assigned while it sleeps is listened to from then on.
+#[test]
+fn a_poll_that_waits_is_woken_by_what_was_assigned_meanwhile() {
+    let home = tempfile::tempdir().unwrap();
+    let log = taffrail::Log::open(home.path().join("data")).unwrap();
+    let told = Told::default();
+    let mut consumer = log.consumer("g").subscribe(["orders"]).on_rebalance(told.clone()).open().unwrap();
+    consumer.poll(Duration::ZERO).unwrap();
+    std::thread::scope(|scope| {
+        let polling = scope.spawn(move || {
+            let count = consumer.poll(Duration::from_secs(60)).unwrap().records().count();
+            (count, std::time::Instant::now())
+        });
+        log.create_topic("orders", taffrail::TopicConfig::new()).unwrap();
+        while told.news.lock().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let sent = std::time::Instant::now();
+        let _ = log.producer().open().unwrap().send("orders", taffrail::Record::new("v")).unwrap().wait().unwrap();
+        let (count, woken) = polling.join().unwrap();
+        assert_eq!(count, 1);
+        assert!(woken - sent < Duration::from_secs(3), "the next heartbeat, up to 5 s later, has woken it");
+    });
+}
+
 /// A listener that panics when it is told of a loss: what is lost is not read on, for another has it.
 #[test]
 fn what_is_lost_is_given_up_also_where_the_listener_panics() {

@@ -218,6 +218,11 @@ impl Core {
         slots.filter_map(moved).unzip()
     }
 
+    /// Whether there are any.
+    pub(super) fn has_moved(&self) -> bool {
+        self.fetcher.assignment().slots().iter().any(|slot| slot.to_commit().is_some())
+    }
+
     /// Tells the callbacks of commits that were answered meanwhile.
     pub(super) fn look_at_commits(&mut self) {
         self.tell_callbacks(false);

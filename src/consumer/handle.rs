@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::assignment::{Slot, Which};
+use super::assignment::Slot;
 use super::builder::checked_subscription;
 use super::commits::CommittedOffset;
 use super::core::Core;
 use super::fetcher::Step;
 use super::nap::Nap;
 use super::polled::Polled;
-use super::position::{Position, StartAt};
 use super::rebalance::{RebalanceListener, positions};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::group::{Progress, Subscription};
-use crate::types::{Timestamp, TopicPartition};
+use crate::types::TopicPartition;
 
 /// Reads the topics of a group: its partitions are shared out among the group's consumers, and how far each has come is kept
 /// in the log. [`Log::consumer`](crate::Log::consumer) makes it; it is one thread's.
@@ -245,7 +244,8 @@ impl Consumer {
         let Core { commits, placing, seat, .. } = &self.core;
         let stay = seat.as_ref().map(|_| now.after(self.poll_interval / 2));
         let look = commits.is_pending().then(|| now.after(LOOK));
-        [stay, look, commits.due(), placing.due()].into_iter().flatten().fold(deadline, Moment::min)
+        let commit = commits.due().filter(|_| self.core.has_moved());
+        [stay, look, commit, placing.due()].into_iter().flatten().fold(deadline, Moment::min)
     }
 }
 
@@ -282,7 +282,7 @@ impl Consumer {
         self.core.commit_async(Box::new(callback));
     }
 
-    /// Stores these as positions of the group: an [`Offset`](crate::Offset), a [`Position`], or a [`CommittedOffset`] with a
+    /// Stores these as positions of the group: an [`Offset`](crate::Offset), a [`Position`](crate::Position), or a [`CommittedOffset`] with a
     /// note. Each is that of the next record to read, and may lie before the one stored now. The consumer reads on where it
     /// is.
     ///
@@ -341,64 +341,6 @@ impl Consumer {
         let commits_itself = self.core.commits.interval.is_some();
         let (positions, topics) = self.core.moved_with_topics();
         Progress { group: self.core.group.clone(), member, positions, topics, commits_itself }
-    }
-}
-
-/// Positions.
-impl Consumer {
-    /// Where a partition is read next: behind the last record that a poll has handed out, or where the group has come to.
-    ///
-    /// # Errors
-    /// As [`Consumer::seek`]; [`Error::UnstableOffset`] where an open transaction is about to change where the partition
-    /// begins, so that nothing is read of it yet.
-    pub fn position(&mut self, topic: &str, partition: u32) -> Result<Position> {
-        self.core.position(topic, partition)
-    }
-
-    /// Reads a partition from `position` on: an [`Offset`](crate::Offset), or a [`Position`] that was kept with its
-    /// leader epoch. Whether it is in the log, the next poll says. It holds as long as the partition stays assigned; the
-    /// next commit stores it.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], [`Error::NotAssigned`] where it is none of this consumer's now,
-    /// [`Error::Closed`].
-    pub fn seek(&mut self, topic: &str, partition: u32, position: impl Into<Position>) -> Result<()> {
-        self.core.fetcher.seek(topic, partition, position.into())
-    }
-
-    /// As [`Reader::seek_to_beginning`](crate::Reader::seek_to_beginning).
-    #[doc(alias = "seekToBeginning")]
-    pub fn seek_to_beginning<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
-        self.core.fetcher.seek_to(which.into(), StartAt::Earliest)
-    }
-
-    /// As [`Reader::seek_to_end`](crate::Reader::seek_to_end).
-    #[doc(alias = "seekToEnd")]
-    pub fn seek_to_end<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
-        self.core.fetcher.seek_to(which.into(), StartAt::Latest)
-    }
-
-    /// As [`Reader::seek_to_time`](crate::Reader::seek_to_time).
-    #[doc(alias = "offsetsForTimes")]
-    pub fn seek_to_time<'a>(&mut self, which: impl Into<Which<'a>>, timestamp: Timestamp) -> Result<()> {
-        self.core.fetcher.seek_to(which.into(), StartAt::Time(timestamp))
-    }
-
-    /// Reads these no more until [`Consumer::resume`]; they stay assigned, with their positions. A partition that is given
-    /// back and comes again is not paused.
-    ///
-    /// # Errors
-    /// As [`Consumer::seek`].
-    pub fn pause<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
-        self.core.fetcher.set_paused(which.into(), true)
-    }
-
-    /// Reads these again.
-    ///
-    /// # Errors
-    /// As [`Consumer::pause`].
-    pub fn resume<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
-        self.core.fetcher.set_paused(which.into(), false)
     }
 }
 

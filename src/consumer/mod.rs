@@ -5,6 +5,7 @@
 //!                                                             core.rs       what it consists of, its listener excepted
 //!   fetcher.rs     turns, reads                               rebalance.rs  what it gets and gives up, and who is told
 //!   nap.rs         waiting                                    placing.rs    where what it gets goes on
+//!                                                             seeking.rs    where it is sent by hand
 //!   assignment.rs  which partitions, from where, whose turn   commits.rs    how far it has come
 //!   position.rs    positions, and where to begin
 //!   polled.rs      what one poll hands out
@@ -32,6 +33,7 @@ mod polled;
 mod position;
 mod reader;
 mod rebalance;
+mod seeking;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -62,13 +62,19 @@ impl Core {
         for name in stable {
             let placed = self.place_one(&name, committed.get(&name));
             is_done &= placed.is_ok();
-            if placed.is_err() && outcome.is_ok() {
+            if placed.is_err() && outcome.is_ok() && !self.is_paused(&name) {
                 self.fetcher.fail(name);
                 outcome = placed;
             }
         }
         self.placing.due = self.placing.due.filter(|_| !is_done);
         outcome
+    }
+
+    /// Whether its errors keep quiet.
+    fn is_paused(&self, name: &TopicPartition) -> bool {
+        let assignment = self.fetcher.assignment();
+        assignment.find(&name.topic, name.partition).is_some_and(|index| assignment.slots()[index].paused)
     }
 
     fn place_one(&mut self, name: &TopicPartition, committed: Option<&CommittedOffset>) -> Result<()> {
