@@ -11,20 +11,20 @@
 //!
 //! One whose member has been led on meanwhile is sent again: behind those that were made after it, some of which the
 //! coordinator has taken already. So all of these are sent once more, each when the one before it is answered, and nobody
-//! is told of them before.
+//! is told of them before. Before partitions are given back all is answered; of those that were lost nothing is sent again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::assignment::Slot;
 use super::core::Core;
 use super::position::Position;
+use super::progress::Handed;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::group;
 use crate::group::Claim;
 use crate::node::Committing;
-use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, TopicPartition};
 
 /// A position of a group in a partition, as it is committed.
 ///
@@ -107,6 +107,8 @@ pub(super) struct Commits {
     /// When next.
     due: Moment,
     pending: VecDeque<Pending>,
+    /// What a transaction may commit.
+    pub(super) handed: Option<Handed>,
 }
 
 /// A commit that nobody waits for.
@@ -136,12 +138,20 @@ struct Part {
     /// `None`: to be sent again, as its member has been led on.
     committing: Option<Committing>,
     tries: u32,
+    /// Some of it is read no more: it is not sent again.
+    is_void: bool,
+}
+
+impl Part {
+    const fn of(positions: Positions) -> Self {
+        Self { positions, claim: None, committing: None, tries: TRIES, is_void: false }
+    }
 }
 
 impl Commits {
     pub(super) fn new(interval: Option<Duration>, now: Moment) -> Self {
         let due = now.after(interval.unwrap_or_default());
-        Self { interval, due, pending: VecDeque::new() }
+        Self { interval, due, pending: VecDeque::new(), handed: None }
     }
 
     /// When the next automatic commit is due.
@@ -160,6 +170,14 @@ impl Commits {
         parts.any(|part| part.committing.is_none())
     }
 
+    /// These, in order, are read no more: another may have come further in them.
+    pub(super) fn withdraw(&mut self, partitions: &[TopicPartition]) {
+        self.handed = None;
+        for part in self.pending.iter_mut().flat_map(|pending| &mut pending.sent.parts) {
+            part.is_void |= part.positions.iter().any(|(name, _)| partitions.binary_search(name).is_ok());
+        }
+    }
+
     /// What was sent behind a part that is sent again is sent again, too.
     fn hold_back(&mut self) {
         self.pending.iter_mut().for_each(|pending| pending.sent.hold_back());
@@ -172,7 +190,8 @@ impl Core {
         // What has failed of them is committed again.
         self.finish_commits();
         self.fetcher.update()?;
-        self.store(self.moved())
+        let moved = self.moved();
+        self.store(moved)
     }
 
     /// Commits these.
@@ -186,7 +205,10 @@ impl Core {
     pub(super) fn commit_async(&mut self, callback: Callback) {
         self.look_at_commits();
         let sent = match self.fetcher.update() {
-            Ok(()) => self.send(self.moved()),
+            Ok(()) => {
+                let moved = self.moved();
+                self.send(moved)
+            }
             Err(error) => Sent { parts: VecDeque::new(), outcome: Err(error) },
         };
         self.commits.pending.push_back(Pending { sent, callback });
@@ -204,18 +226,8 @@ impl Core {
     }
 
     /// Where partitions go on, of those whose position the group does not have.
-    pub(super) fn moved(&self) -> Positions {
+    fn moved(&mut self) -> Positions {
         self.moved_with_topics().0
-    }
-
-    /// The same, and which topic each of them is of.
-    pub(super) fn moved_with_topics(&self) -> (Positions, Vec<TopicId>) {
-        let slots = self.fetcher.assignment().slots().iter();
-        let moved = |slot: &Slot| {
-            let position = CommittedOffset::from(slot.to_commit()?).into();
-            Some(((slot.name(), position), slot.id()))
-        };
-        slots.filter_map(moved).unzip()
     }
 
     /// Whether there are any.
@@ -251,7 +263,7 @@ impl Core {
         let mut sent = Sent { parts: VecDeque::new(), outcome: Ok(()) };
         for positions in parts(&self.group, positions) {
             self.note(&positions, true);
-            let mut part = Part { positions, claim: None, committing: None, tries: TRIES };
+            let mut part = Part::of(positions);
             let is_sent = if self.commits.is_held_back() { Ok(()) } else { self.send_part(&mut part) };
             match is_sent {
                 Ok(()) => sent.parts.push_back(part),
@@ -316,6 +328,9 @@ impl Core {
 
     /// Sends a part with the epoch that its member has been led to, where that is known by now.
     fn send_again(&self, part: &mut Part, waits: bool) -> Result<bool> {
+        if part.is_void {
+            return Err(self.no_member());
+        }
         if let Some(membership) = self.seat.as_ref().and_then(|seat| seat.membership()).filter(|_| waits) {
             membership.settle();
         }
@@ -326,7 +341,8 @@ impl Core {
     }
 
     /// Notes that the group has these positions, or that it has not got them.
-    fn note(&mut self, positions: &Positions, is_sent: bool) {
+    pub(super) fn note(&mut self, positions: &Positions, is_sent: bool) {
+        self.commits.handed = None;
         for (name, position) in positions {
             if let Some(index) = self.fetcher.assignment().find(&name.topic, name.partition) {
                 let position = Position { offset: position.offset, epoch: position.leader_epoch };

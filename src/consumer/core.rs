@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::assignment::Slot;
 use super::commits::Commits;
 use super::fetcher::Fetcher;
 use super::placing::Placing;
@@ -107,6 +108,7 @@ impl Core {
     pub(super) fn give_up(&mut self, partitions: &Partitions) {
         if let Some(seat) = self.seat.as_mut().filter(|_| !partitions.is_empty()) {
             seat.awaited = seat.awaited.without(partitions);
+            self.commits.withdraw(&self.fetcher.names(partitions));
             self.fetcher.assignment_mut().remove(partitions);
         }
     }
@@ -116,6 +118,7 @@ impl Core {
         if let Some(seat) = &mut self.seat {
             seat.awaited = Partitions::default();
         }
+        self.commits.withdraw(&self.fetcher.assignment().slots().iter().map(Slot::name).collect::<Vec<_>>());
         self.fetcher.assignment_mut().clear();
     }
 

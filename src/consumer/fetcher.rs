@@ -168,14 +168,25 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Sends each of them to where `to` is in it; on an error none. Where several are meant, those that are gone are left
-    /// as they are: their turns say so. Where every one of a topic is, that is the error.
+    /// Sends each of them to where `to` is in it.
     pub(super) fn seek_to(&mut self, which: Which<'_>, to: StartAt) -> Result<()> {
+        let isolation = self.options.isolation;
+        self.send(which, |partition| to.target(partition, isolation))
+    }
+
+    /// Where each of them goes on is to be found out.
+    pub(super) fn forget(&mut self, which: Which<'_>) -> Result<()> {
+        self.send(which, |_| Ok(Target::Unknown))
+    }
+
+    /// Sends each of them somewhere; on an error none. Where several are meant, those that are gone are left as they are:
+    /// their turns say so. Where every one of a topic is, that is the error.
+    fn send(&mut self, which: Which<'_>, to: impl Fn(&Partition) -> Result<Target>) -> Result<()> {
         self.update()?;
         let (mut found, mut gone) = (Vec::new(), None);
         for index in self.select(which)? {
             match self.assignment.slots()[index].partition() {
-                Ok(partition) => found.push((index, to.target(partition, self.options.isolation)?)),
+                Ok(partition) => found.push((index, to(partition)?)),
                 Err(error) => gone = gone.or(Some(error)),
             }
         }

@@ -15,7 +15,7 @@ use super::polled::Polled;
 use super::rebalance::{RebalanceListener, positions};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::group::{Progress, Subscription};
+use crate::group::Subscription;
 use crate::types::TopicPartition;
 
 /// Reads the topics of a group: its partitions are shared out among the group's consumers, and how far each has come is kept
@@ -274,9 +274,10 @@ impl Consumer {
     }
 
     /// As [`Consumer::commit`], without waiting. A later call tells `callback` what became of it: [`Consumer::poll`],
-    /// [`Consumer::try_poll`], a commit, or [`Consumer::close`]. If the consumer is dropped, the callback is dropped too.
+    /// [`Consumer::try_poll`], a commit, [`Consumer::seek_to_committed`] or [`Consumer::close`]. If the consumer is dropped, the callback is dropped too.
     ///
-    /// What has failed is stored by the next commit, if it is not overtaken by then.
+    /// What has failed is stored by the next commit, if it is not overtaken by then. A poll that gives partitions back waits
+    /// for what is under way.
     #[doc(alias = "commitAsync")]
     pub fn commit_async(&mut self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         self.core.commit_async(Box::new(callback));
@@ -325,22 +326,6 @@ impl Consumer {
         let partitions = partitions.into_iter().map(Into::into).collect();
         let found = node.committed(&self.core.group, Some(partitions), false)?;
         Ok(found.into_iter().map(|(partition, found)| (partition, found.position.into())).collect())
-    }
-
-    /// What [`Consumer::commit`] would store, to be handed to a transaction, which stores it with its records or not at all.
-    /// It is refused there if the consumer has left its group meanwhile, or was replaced; and if it commits by itself
-    /// ([`auto_commit`](crate::ConsumerBuilder::auto_commit)), since that would be done outside of the transaction.
-    ///
-    /// Where the transaction is aborted, records that were polled are not polled again by themselves: seek back, or drop the
-    /// consumer.
-    #[doc(alias = "sendOffsetsToTransaction")]
-    pub fn progress(&mut self) -> Progress {
-        // In a closed log nothing is committed.
-        drop(self.core.fetcher.update());
-        let member = self.core.claim_to_hand_on();
-        let commits_itself = self.core.commits.interval.is_some();
-        let (positions, topics) = self.core.moved_with_topics();
-        Progress { group: self.core.group.clone(), member, positions, topics, commits_itself }
     }
 }
 

@@ -7,7 +7,7 @@
 //!   nap.rs         waiting                                    placing.rs    where what it gets goes on
 //!                                                             seeking.rs    where it is sent by hand
 //!   assignment.rs  which partitions, from where, whose turn   commits.rs    how far it has come
-//!   position.rs    positions, and where to begin
+//!   position.rs    positions, and where to begin              progress.rs   the same, for a transaction
 //!   polled.rs      what one poll hands out
 //! ```
 //!
@@ -31,6 +31,7 @@ mod nap;
 mod placing;
 mod polled;
 mod position;
+mod progress;
 mod reader;
 mod rebalance;
 mod seeking;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::assignment::Slot;
+use super::assignment::{Slot, Which};
 use super::commits::CommittedOffset;
 use super::core::Core;
 use super::position::Target;
@@ -35,6 +35,15 @@ impl Placing {
 }
 
 impl Core {
+    /// Has these go on where the group has come to by then.
+    pub(super) fn seek_to_committed(&mut self, which: Which<'_>) -> Result<()> {
+        // What is under way counts.
+        self.finish_commits();
+        self.fetcher.forget(which)?;
+        self.placing.begin();
+        Ok(())
+    }
+
     /// Finds out the positions that are not known, if it is time to. What may pass is tried again later.
     pub(super) fn place(&mut self) -> Result<()> {
         match self.placing.due {

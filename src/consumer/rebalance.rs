@@ -172,6 +172,8 @@ impl Consumer {
             return Ok(());
         }
         let names = self.core.fetcher.names(revoked);
+        // One that is sent again later could take back what the next owner commits.
+        self.core.finish_commits();
         let committed = self.commit_by_itself();
         committed.and(self.tell(News::Revoked, &names))
     }

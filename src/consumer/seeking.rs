@@ -45,6 +45,16 @@ impl Consumer {
         self.core.fetcher.seek_to(which.into(), StartAt::Time(timestamp))
     }
 
+    /// Reads on where the group has come to, as if the partitions had just been assigned: behind what was committed last, or
+    /// where the consumer begins ([`ConsumerBuilder::start_at`](crate::ConsumerBuilder::start_at)). So what was read since is read again: after a transaction that was
+    /// aborted, for example. Where a transaction is open that moves the position, it is waited for.
+    ///
+    /// # Errors
+    /// As [`Consumer::seek`].
+    pub fn seek_to_committed<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
+        self.core.seek_to_committed(which.into())
+    }
+
     /// Reads these no more until [`Consumer::resume`]; they stay assigned, with their positions. A partition that is given
     /// back and comes again is not paused.
     ///

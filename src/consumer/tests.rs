@@ -1,8 +1,10 @@
 //! What the reader promises, over topics in memory.
 
 mod group;
+mod led_on;
 mod model;
 mod positions;
+mod progress;
 mod topics;
 mod turns;
 mod waiting;

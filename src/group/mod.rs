@@ -85,7 +85,8 @@ pub(crate) use partitions::Partitions;
 #[cfg(feature = "testkit")]
 pub(crate) use protocol::Incarnation;
 pub(crate) use protocol::{
-    Answer, Claim, Description, Details, Epoch, Heartbeat, Intent, Listing, MemberDescription, Report, Subscription,
+    Answer, Claim, Confirmation, Description, Details, Epoch, Heartbeat, Intent, Listing, MemberDescription, Report,
+    Subscription,
 };
 pub use protocol::{Assignor, GroupState, Progress};
 pub(crate) use reconcile::{Current, Phase};

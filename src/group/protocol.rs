@@ -1,6 +1,8 @@
 //! What members and their coordinator say to each other, and what a group looks like from outside.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::offsets::Position;
@@ -144,7 +146,7 @@ pub(crate) struct Claim {
 
 /// How far a consumer has read, and who it is: what it hands to a transaction.
 /// [`Consumer::progress`](crate::Consumer::progress) makes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[must_use = "it changes nothing before it is committed"]
 pub struct Progress {
     pub(crate) group: String,
@@ -155,6 +157,22 @@ pub struct Progress {
     pub(crate) topics: Vec<TopicId>,
     /// Whether the consumer commits by itself at intervals, which goes with no transaction.
     pub(crate) commits_itself: bool,
+    pub(crate) confirmation: Confirmation,
+}
+
+/// By which a consumer learns that its progress was committed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Confirmation(Arc<AtomicBool>);
+
+impl Confirmation {
+    /// It was committed.
+    pub(crate) fn confirm(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// How a group is.

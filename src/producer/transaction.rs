@@ -22,11 +22,12 @@ use super::partitioner::Partitioner;
 use super::transactional::{Entry, Transactional, failed, insist};
 use super::{Producer, WhenFull};
 use crate::error::{Error, Result};
-use crate::group::Progress;
+use crate::group::{Confirmation, Progress};
 use crate::machine::ProducerIdentity;
 use crate::node::Node;
 use crate::record::builder::Record;
 use crate::record::control::Outcome;
+use crate::sync::Mutex;
 use crate::trace;
 use crate::txn::{Command, Reply};
 use crate::types::{Compression, ProducerEpoch, ProducerId};
@@ -212,7 +213,7 @@ impl TransactionalProducer {
         };
         self.left = Left::Nothing;
         self.transactional.begin(identity);
-        Ok(Transaction { producer: self, is_ended: false })
+        Ok(Transaction { producer: self, is_ended: false, confirmations: Mutex::default() })
     }
 
     /// Ends the producer. It holds nothing outside of a transaction.
@@ -312,7 +313,7 @@ impl TransactionalProducer {
     }
 
     fn commit_progress(&self, progress: Progress) -> Result<()> {
-        let Progress { group, member, positions, topics, commits_itself } = progress;
+        let Progress { group, member, positions, topics, commits_itself, .. } = progress;
         if commits_itself {
             let reason = "a consumer whose positions are committed in transactions does not commit them by itself too";
             return Err(Error::InvalidConfig { setting: "auto_commit", reason: reason.to_owned() });
@@ -374,6 +375,8 @@ impl fmt::Debug for TransactionalProducer {
 pub struct Transaction<'p> {
     producer: &'p mut TransactionalProducer,
     is_ended: bool,
+    /// Of the consumers that are to learn that it is committed.
+    confirmations: Mutex<Vec<Confirmation>>,
 }
 
 impl Transaction<'_> {
@@ -432,12 +435,14 @@ impl Transaction<'_> {
     /// [`Transaction::send`] answers.
     #[doc(alias = "sendOffsetsToTransaction")]
     pub fn commit_progress(&self, progress: Progress) -> Result<()> {
+        let confirmation = progress.confirmation.clone();
         let committed = match self.producer.transactional.failure() {
             Some(failure) => Err(failed(&failure)),
             None => self.producer.commit_progress(progress),
         };
-        if let Err(error) = &committed {
-            self.producer.transactional.failed(error);
+        match &committed {
+            Ok(()) => self.confirmations.lock().push(confirmation),
+            Err(error) => self.producer.transactional.failed(error),
         }
         committed
     }
@@ -465,6 +470,9 @@ impl Transaction<'_> {
         let committed = self.producer.commit();
         // A failed one is left to the drop.
         self.is_ended = committed.is_ok();
+        if self.is_ended {
+            self.confirmations.lock().iter().for_each(Confirmation::confirm);
+        }
         committed
     }
 

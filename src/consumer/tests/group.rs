@@ -23,13 +23,13 @@ use crate::txn::{Command, Reply as Transactions};
 use crate::types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 /// A log with a topic of two partitions, of ten records each.
-struct Place {
-    node: Arc<Node>,
-    clock: Arc<ManualClock>,
+pub(super) struct Place {
+    pub(super) node: Arc<Node>,
+    pub(super) clock: Arc<ManualClock>,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
         let options = NodeOptions {
             directory: Path::new("/log").to_owned(),
@@ -49,13 +49,13 @@ impl Place {
         place
     }
 
-    fn topic(&self, name: &str, partitions: u32) {
+    pub(super) fn topic(&self, name: &str, partitions: u32) {
         let config = TopicConfig::new().partitions(partitions).durability(Durability::Os);
         let id = self.node.new_topic_id();
         self.node.administer(name, Administration::Create { name: name.to_owned(), id, config }).expect("made");
     }
 
-    fn consumer(&self) -> ConsumerBuilder {
+    pub(super) fn consumer(&self) -> ConsumerBuilder {
         ConsumerBuilder::new(Arc::clone(&self.node), "g".to_owned()).subscribe(["t"])
     }
 
@@ -80,7 +80,7 @@ impl Place {
         self.node.commit_positions("g", None, vec![(("t", 0).into(), position)], producer).expect("stored");
     }
 
-    fn describe(&self) -> Reply {
+    pub(super) fn describe(&self) -> Reply {
         self.node.ask_group("g", Group::Describe { group: "g".to_owned() }).expect("there is one")
     }
 

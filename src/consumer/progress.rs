@@ -1,0 +1,52 @@
+//! How far a consumer has come, handed to a transaction: what that has committed is not committed once more.
+//!
+//! Invariant: of what was handed on, the last is remembered, and only as long as nothing else is said of what the group has:
+//! no commit of the consumer itself, and no change of what is assigned to it.
+
+use super::assignment::Slot;
+use super::commits::{CommittedOffset, Positions};
+use super::core::Core;
+use super::handle::Consumer;
+use crate::group::{Confirmation, Progress};
+use crate::types::TopicId;
+
+/// What a transaction may commit.
+pub(super) struct Handed {
+    confirmation: Confirmation,
+    positions: Positions,
+}
+
+impl Core {
+    /// Where partitions go on, of those whose position the group does not have, and which topic each of them is of.
+    pub(super) fn moved_with_topics(&mut self) -> (Positions, Vec<TopicId>) {
+        if let Some(handed) = self.commits.handed.take_if(|handed| handed.confirmation.is_confirmed()) {
+            self.note(&handed.positions, true);
+        }
+        let slots = self.fetcher.assignment().slots().iter();
+        let moved = |slot: &Slot| {
+            let position = CommittedOffset::from(slot.to_commit()?).into();
+            Some(((slot.name(), position), slot.id()))
+        };
+        slots.filter_map(moved).unzip()
+    }
+}
+
+impl Consumer {
+    /// What [`Consumer::commit`] would store, to be handed to a transaction, which stores it with its records or not at all.
+    /// It is refused there if the consumer has left its group meanwhile, or was replaced; and if it commits by itself
+    /// ([`auto_commit`](crate::ConsumerBuilder::auto_commit)), since that would be done outside of the transaction.
+    ///
+    /// Where the transaction is aborted, records that were polled are not polled again by themselves:
+    /// [`Consumer::seek_to_committed`], or drop the consumer.
+    #[doc(alias = "sendOffsetsToTransaction")]
+    pub fn progress(&mut self) -> Progress {
+        // In a closed log nothing is committed.
+        drop(self.core.fetcher.update());
+        let member = self.core.claim_to_hand_on();
+        let commits_itself = self.core.commits.interval.is_some();
+        let (positions, topics) = self.core.moved_with_topics();
+        let confirmation = Confirmation::default();
+        self.core.commits.handed = Some(Handed { confirmation: confirmation.clone(), positions: positions.clone() });
+        Progress { group: self.core.group.clone(), member, positions, topics, commits_itself, confirmation }
+    }
+}

@@ -1,0 +1,119 @@
+//! Commits that nobody waits for, of a member that is led on meanwhile: what it gives up is not theirs any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::group::Place;
+use crate::consumer::{Consumer, Rebalance, RebalanceListener};
+use crate::error::{Error, Result};
+use crate::group::{Command as Group, Details, Heartbeat, Intent, Report};
+use crate::sync::Mutex;
+use crate::types::{Offset, TopicPartition};
+
+/// What happened, in order.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<String>>>);
+
+impl Events {
+    fn put(&self, event: impl Into<String>) {
+        self.0.lock().push(event.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl RebalanceListener for Events {
+    fn revoked(&mut self, _: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
+        self.put(format!("{} given back", partitions.len()));
+        Ok(())
+    }
+
+    fn lost(&mut self, _: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
+        self.put(format!("{} lost", partitions.len()));
+        Ok(())
+    }
+}
+
+/// A consumer that has both partitions.
+fn place(events: &Events) -> (Place, Consumer) {
+    let place = Place::new();
+    let mut consumer = place.consumer().on_rebalance(events.clone()).open().expect("opened");
+    consumer.poll(Duration::ZERO).expect("readable");
+    assert_eq!(consumer.assignment().len(), 2);
+    (place, consumer)
+}
+
+fn commit_at(consumer: &mut Consumer, offset: u64, events: &Events) {
+    for number in 0..2 {
+        consumer.seek("t", number, Offset(offset)).expect("assigned");
+    }
+    let events = events.clone();
+    consumer.commit_async(move |outcome| {
+        let refused = |error: Error| match error {
+            Error::UnknownMember { .. } => format!("{offset} is nobody's"),
+            other => format!("{offset}: {other}"),
+        };
+        events.put(outcome.map_or_else(refused, |()| format!("{offset} stored")));
+    });
+}
+
+/// Its heartbeats are said, and answered: it polls nothing.
+fn let_time_pass(place: &Place) {
+    for _ in 0..20 {
+        place.clock.advance(Duration::from_millis(500));
+        place.node.tick();
+    }
+}
+
+/// The coordinator leads the member on, which does not know yet.
+fn lead_on(place: &Place) -> Consumer {
+    place.topic("other", 1);
+    let mut other = place.consumer().subscribe(["other"]).open().expect("opened");
+    other.poll(Duration::ZERO).expect("readable");
+    // It reports, and is not answered before that is stored.
+    place.clock.advance(Duration::from_secs(5));
+    place.node.tick();
+    other
+}
+
+#[test]
+fn what_is_under_way_is_answered_before_anything_is_given_back() {
+    let events = Events::default();
+    let (place, mut consumer) = place(&events);
+    let mut other = place.consumer().open().expect("opened");
+    drop(other.try_poll());
+    // It has heard by now that it is to give one back.
+    let_time_pass(&place);
+    commit_at(&mut consumer, 5, &events);
+    assert_eq!(events.take(), [""; 0]);
+    // The commits are looked at, and the answer comes only then.
+    consumer.rebalance().expect("done");
+    assert_eq!(events.take(), ["5 stored", "1 given back"]);
+}
+
+#[test]
+fn what_was_lost_is_not_sent_again() {
+    let events = Events::default();
+    let (place, mut consumer) = place(&events);
+    consumer.commit_offsets([(("t", 0), Offset(1)), (("t", 1), Offset(1))]).expect("stored");
+    let _other = lead_on(&place);
+    let member = consumer.member_id().expect("a member");
+    commit_at(&mut consumer, 5, &events);
+    let (group, intent) = ("g".to_owned(), Intent::Leave);
+    let leave = Heartbeat { group, member, intent, details: Details::default(), report: Report::default() };
+    place.node.ask_group("g", Group::Heartbeat(Box::new(leave))).expect("left");
+    let_time_pass(&place);
+    // The commits were looked at before that; now it is a member again, and may commit what it has from now on.
+    consumer.rebalance().expect("done");
+    assert!(consumer.member_id().is_some());
+    for _ in 0..3 {
+        consumer.poll(Duration::ZERO).expect("readable");
+        let_time_pass(&place);
+    }
+    let told = events.take();
+    assert_eq!(told, ["2 lost", "5 is nobody's"]);
+    let stored = place.node.positions_of("g").expect("known");
+    assert!(stored.values().all(|offset| *offset == Offset(1)), "{stored:?}");
+}
