@@ -3,6 +3,7 @@
 //! Invariants: an error is an answer, so nothing was changed by the call that returned it unless the
 //! variant says otherwise; bytes that failed a check are described by a [`Corruption`] and never served.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -265,7 +266,7 @@ pub enum Error {
         reason: String,
     },
     /// A name that Kafka's rules do not allow.
-    #[error("the name {name:?} is not valid: {reason}")]
+    #[error("the name {} is not valid: {reason}", Short(name))]
     InvalidName {
         /// The name.
         name: String,
@@ -273,7 +274,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// No topic has this name.
-    #[error("there is no topic {name:?}")]
+    #[error("there is no topic {}", Short(name))]
     UnknownTopic {
         /// The name asked for.
         name: String,
@@ -321,7 +322,7 @@ pub enum Error {
     TransactionAborted,
     /// Nobody in the group has this member id: the member was silent for too long, or did not give back in time, and was
     /// removed.
-    #[error("group {group:?} has no member {member}")]
+    #[error("group {} has no member {}", Short(group), who(member))]
     #[doc(alias = "UNKNOWN_MEMBER_ID")]
     UnknownMember {
         /// The group.
@@ -361,7 +362,7 @@ pub enum Error {
         instance: String,
     },
     /// No group has this name.
-    #[error("there is no group {group:?}")]
+    #[error("there is no group {}", Short(group))]
     #[doc(alias = "GROUP_ID_NOT_FOUND")]
     UnknownGroup {
         /// The group.
@@ -421,7 +422,7 @@ pub enum Error {
         limit: usize,
     },
     /// A pattern for topics is no regular expression that is taken.
-    #[error("{pattern:?} is not a pattern: {reason}")]
+    #[error("{} is not a pattern: {reason}", Short(pattern))]
     #[doc(alias = "INVALID_REGULAR_EXPRESSION")]
     InvalidPattern {
         /// The pattern.
@@ -679,5 +680,48 @@ fn kind_of(error: &io::Error) -> ErrorKind {
         | io::ErrorKind::CrossesDevices => ErrorKind::Fix,
         _ if error.raw_os_error() == Some(ELOOP) => ErrorKind::Fix,
         _ => ErrorKind::Retry,
+    }
+}
+
+/// A name that somebody asked for, which may be longer than any name is.
+struct Short<'a>(&'a str);
+
+impl Short<'_> {
+    /// The longest name of a topic (Kafka: `Topic.MAX_NAME_LENGTH`).
+    const CHARACTERS: usize = 249;
+}
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(Self::CHARACTERS) {
+            Some((at, _)) => write!(f, "{:?}... ({} bytes)", &self.0[..at], self.0.len()),
+            None => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+/// A member as it is told.
+fn who(member: &str) -> &str {
+    if member.is_empty() { "of this consumer's: it has not joined yet, or was out of the group" } else { member }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_as_far_as_a_name_goes() {
+        let told = |name: &str| Error::UnknownTopic { name: name.to_owned() }.to_string();
+        assert_eq!(told("a\"b"), r#"there is no topic "a\"b""#);
+        let longest = "\u{e4}".repeat(249);
+        assert_eq!(told(&longest), format!("there is no topic {longest:?}"));
+        assert_eq!(told(&format!("{longest}xy")), format!("there is no topic {longest:?}... (500 bytes)"));
+    }
+
+    #[test]
+    fn nobody_has_no_name() {
+        let told = |member: &str| Error::UnknownMember { group: "g".to_owned(), member: member.to_owned() }.to_string();
+        assert_eq!(told("a-1"), r#"group "g" has no member a-1"#);
+        assert!(told("").ends_with("was out of the group"));
     }
 }

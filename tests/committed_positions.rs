@@ -113,7 +113,13 @@ fn explicit_positions_carry_notes_and_go_anywhere() {
     let refused = consumer.commit_offsets([(("orders", 0), long)]).unwrap_err();
     assert!(matches!(refused, Error::OffsetMetadataTooLarge { size: 4097, limit: 4096, .. }), "{refused}");
     consumer.commit_offsets([(("orders", 0), CommittedOffset::from(Offset(1)).metadata("m".repeat(4096)))]).unwrap();
-    assert!(matches!(consumer.commit_offsets([(("a/b", 0), Offset(1))]), Err(Error::InvalidName { .. })));
+    // Nothing is stored of a commit that names what is not there.
+    let unknown = consumer.commit_offsets([(("orders", 0), Offset(2)), (("a/b", 0), Offset(1))]);
+    assert!(matches!(unknown, Err(Error::UnknownTopic { name }) if name == "a/b"));
+    let unknown = consumer.commit_offsets([(("orders", 0), Offset(2)), (("orders", 9), Offset(1))]);
+    assert!(matches!(unknown, Err(Error::UnknownPartition { partition: 9, .. })));
+    let found = consumer.committed([("orders", 0)]).unwrap();
+    assert_eq!(found.values().map(|found| found.offset).collect::<Vec<_>>(), [Offset(1)]);
     assert_eq!(committed(&consumer, "orders", 0), Some(1));
     consumer.close().unwrap();
     let mut next = place.member("orders").open().unwrap();

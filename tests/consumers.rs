@@ -226,7 +226,9 @@ fn what_cannot_be_is_refused_before_anything_happens() {
     config(consumer().subscribe_pattern("a").assign([("orders", 0)]).open(), "assign");
     config(consumer().subscribe(["orders"]).max_poll_interval(Duration::ZERO).open(), "max_poll_interval");
     config(consumer().subscribe(["orders"]).session_timeout(Duration::ZERO).open(), "session_timeout");
-    assert!(matches!(consumer().subscribe_pattern("a(").open(), Err(Error::InvalidPattern { .. })));
+    for pattern in ["a(", ""] {
+        assert!(matches!(consumer().subscribe_pattern(pattern).open(), Err(Error::InvalidPattern { .. })), "{pattern}");
+    }
     assert!(matches!(consumer().subscribe(["a/b"]).open(), Err(Error::InvalidName { .. })));
     assert!(matches!(consumer().subscribe(["orders"]).instance_id("").open(), Err(Error::InvalidName { .. })));
     assert!(matches!(consumer().assign([("orders", 1)]).open(), Err(Error::UnknownPartition { .. })));

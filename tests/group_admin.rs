@@ -102,7 +102,8 @@ fn a_group_is_sent_to_where_it_is_told() {
         found.into_iter().map(|(one, offset)| (one.partition, offset.0)).collect::<Vec<_>>()
     };
     let orders = || Which::Topic("orders");
-    assert_eq!(reset(Which::All, ResetTo::Earliest), [], "it has no position anywhere");
+    let unknown = place.log.reset_group("g", Which::All, ResetTo::Earliest);
+    assert!(matches!(unknown, Err(Error::UnknownGroup { group }) if group == "g"), "it has no position anywhere");
     assert_eq!(reset(orders(), ResetTo::Latest), [(0, 10), (1, 10)]);
     assert_eq!(reset(Which::Partition("orders", 1), ResetTo::Shift(-4)), [(1, 6)]);
     assert_eq!(reset(Which::All, ResetTo::Shift(-2)), [(0, 8), (1, 4)]);

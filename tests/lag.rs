@@ -90,3 +90,29 @@ fn a_monitor_runs_by_itself() {
     assert!(alerts.recv().is_err(), "its callback is gone, and nothing else was said");
     log.close().expect("it closes");
 }
+
+/// The callback is one of the log's own threads, which a close waits for elsewhere.
+#[test]
+fn a_monitor_may_close_the_log() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("data");
+    let log = Log::open(&path).expect("it opens");
+    log.create_topic("orders", TopicConfig::new().retention(Retention::forever().age(DAY))).expect("it is new");
+    publish(&log, 5, Timestamp(taffrail::SystemClock.wall().0 - 80_000_000));
+    read(&log, "billing", 2);
+    let (said, closed) = mpsc::channel();
+    let mut handle = Some(log.clone());
+    let monitor = log.monitor().interval(Duration::from_millis(20)).on_alert(move |_| {
+        if let Some(log) = handle.take() {
+            said.send(log.close()).expect("somebody waits");
+        }
+    });
+    let monitor = monitor.start().expect("it starts");
+    closed.recv_timeout(Duration::from_secs(60)).expect("it returns").expect("it is closed");
+    drop(monitor);
+    assert!(matches!(log.close(), Ok(())));
+    // It was closed cleanly, and its directory is free.
+    let log = Log::open(&path).expect("it opens");
+    assert_eq!(log.lag("billing").expect("it is there").total.records, 3);
+    log.close().expect("it closes");
+}

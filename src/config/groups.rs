@@ -64,6 +64,8 @@ impl GroupConfig {
 
     /// How long positions are kept that nobody uses: those of a group that has had no members for so long, and those of
     /// topics that no member subscribes to, from when they were committed. Default: 7 days.
+    ///
+    /// It goes by the wall clock, as the records of positions do: one that is ahead by so much takes them, as in Kafka.
     #[doc(alias = "offsets.retention.minutes")]
     pub const fn offsets_retention(mut self, retention: Duration) -> Self {
         self.offsets_retention = retention;

@@ -73,6 +73,11 @@ impl Retention {
     /// Compaction, [`delete_records`](crate::Partition::delete_records), [`trim_before`](crate::Partition::trim_before) and
     /// [`remove_while`](crate::Partition::remove_while) do not ask for it. A partition by itself knows of no groups, and
     /// refuses it.
+    ///
+    /// # Errors
+    /// None here: the call that makes or changes the topic answers [`Error::InvalidConfig`](crate::Error::InvalidConfig)
+    /// where no group is named, or one without a name, where `max_bytes` is 0 or above 2<sup>63</sup> - 1, or where the names
+    /// take more than 32 KiB.
     #[must_use]
     pub fn hold_for<G: Into<String>>(mut self, groups: impl IntoIterator<Item = G>, max_bytes: u64) -> Self {
         self.held_groups = groups.into_iter().map(Into::into).collect();

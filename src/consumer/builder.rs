@@ -251,6 +251,10 @@ impl fmt::Debug for ConsumerBuilder {
 
 /// What a member says of itself, with this subscription.
 pub(super) fn checked_subscription(details: &Details, subscription: Subscription) -> Result<Details> {
+    if subscription.pattern.as_deref() == Some("") {
+        let reason = "it is empty: no topic has a name like that".to_owned();
+        return Err(Error::InvalidPattern { pattern: String::new(), reason });
+    }
     if subscription == Subscription::default() {
         let reason = "a consumer subscribes to topics, or is assigned partitions: name one at least".to_owned();
         return Err(Error::InvalidConfig { setting: "subscribe", reason });

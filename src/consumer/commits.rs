@@ -198,12 +198,21 @@ impl Core {
     pub(super) fn commit_offsets(&mut self, positions: Positions) -> Result<()> {
         self.finish_commits();
         self.fetcher.update()?;
+        let topics = self.fetcher.node().topics();
+        for (name, _) in &positions {
+            let topic = topics.get(&*name.topic).ok_or_else(|| Error::UnknownTopic { name: name.topic.clone() })?;
+            topic.partition(name.partition)?;
+        }
         self.store(positions)
     }
 
     /// Commits what polls have handed out, and waits for nothing.
     pub(super) fn commit_async(&mut self, callback: Callback) {
         self.look_at_commits();
+        self.begin_commit(callback);
+    }
+
+    pub(super) fn begin_commit(&mut self, callback: Callback) {
         let sent = match self.fetcher.update() {
             Ok(()) => {
                 let moved = self.moved();

@@ -302,8 +302,9 @@ impl Consumer {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OffsetMetadataTooLarge`], [`Error::InvalidName`], and as [`Consumer::commit`]. That an offset lies outside
-    /// of the log is no error here, but at the next poll of whoever begins there.
+    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]: nothing is stored. [`Error::OffsetMetadataTooLarge`], and as
+    /// [`Consumer::commit`]. That an offset lies outside of the log is no error here, but at the next poll of whoever
+    /// begins there.
     #[doc(alias = "commitSync")]
     pub fn commit_offsets(
         &mut self,
@@ -395,9 +396,9 @@ impl Consumer {
     /// # Errors
     /// The first thing that failed; it has left all the same, or its session ends.
     pub fn close(mut self) -> Result<()> {
-        let left = self.leave();
+        // Whoever has left commits nothing.
         self.core.finish_commits();
-        left
+        self.leave()
     }
 }
 

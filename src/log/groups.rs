@@ -185,6 +185,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::GroupNotEmpty`]: close its consumers first. [`Error::NoPosition`] where it is to be shifted and has no position.
+    /// [`Error::UnknownGroup`] where all are meant and there is no such group: named partitions make one.
     /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], [`Error::InvalidName`], and what a search by time answers.
     /// Nothing is changed then.
     #[doc(alias = "kafka-consumer-groups --reset-offsets")]
@@ -197,7 +198,10 @@ impl Log {
         let mut moved = Vec::new();
         let stands = self.node().positions_of(name)?;
         let named = match which.into() {
-            Which::All => stands.keys().cloned().collect(),
+            Which::All => {
+                self.node().ask_existing_group(name, Command::Describe { group: name.to_owned() })?;
+                stands.keys().cloned().collect()
+            }
             Which::Topic(topic) => {
                 let count = self.node().topic(topic)?.partitions.len();
                 (0..).take(count).map(|partition| TopicPartition { topic: topic.to_owned(), partition }).collect()

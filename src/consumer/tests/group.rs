@@ -216,6 +216,7 @@ fn whoever_was_removed_and_is_a_member_again_commits_nothing_of_before() {
 fn a_commit_of_thousands_of_partitions_is_stored_whole() {
     let place = Place::new();
     let name = "n".repeat(249);
+    place.topic(&name, 1_000);
     let builder = ConsumerBuilder::new(Arc::clone(&place.node), "g".repeat(2_000)).subscribe(["t"]);
     let mut consumer = builder.open().expect("opened");
     consumer.poll(Duration::ZERO).expect("joined");

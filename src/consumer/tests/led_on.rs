@@ -45,18 +45,27 @@ fn place(events: &Events) -> (Place, Consumer) {
     (place, consumer)
 }
 
-fn commit_at(consumer: &mut Consumer, offset: u64, events: &Events) {
+fn seek(consumer: &mut Consumer, offset: u64) {
     for number in 0..2 {
         consumer.seek("t", number, Offset(offset)).expect("assigned");
     }
+}
+
+fn commit_at(consumer: &mut Consumer, offset: u64, events: &Events) {
+    seek(consumer, offset);
+    consumer.commit_async(told(offset, events));
+}
+
+/// Notes what became of a commit.
+fn told(offset: u64, events: &Events) -> impl FnOnce(Result<()>) + Send + 'static {
     let events = events.clone();
-    consumer.commit_async(move |outcome| {
+    move |outcome| {
         let refused = |error: Error| match error {
             Error::UnknownMember { .. } => format!("{offset} is nobody's"),
             other => format!("{offset}: {other}"),
         };
         events.put(outcome.map_or_else(refused, |()| format!("{offset} stored")));
-    });
+    }
 }
 
 /// Its heartbeats are said, and answered: it polls nothing.
@@ -116,4 +125,23 @@ fn what_was_lost_is_not_sent_again() {
     assert_eq!(told, ["2 lost", "5 is nobody's"]);
     let stored = place.node.positions_of("g").expect("known");
     assert!(stored.values().all(|offset| *offset == Offset(1)), "{stored:?}");
+}
+
+/// The first comes with the epoch of before, and the second with that which the member was led to.
+#[test]
+fn one_that_is_sent_again_overtakes_none() {
+    let events = Events::default();
+    let (place, mut consumer) = place(&events);
+    let _other = lead_on(&place);
+    commit_at(&mut consumer, 5, &events);
+    seek(&mut consumer, 6);
+    // It was looked at by then, and not answered; all of this is done by other threads meanwhile.
+    place.describe();
+    let_time_pass(&place);
+    consumer.core.begin_commit(Box::new(told(6, &events)));
+    consumer.poll(Duration::ZERO).expect("readable");
+    consumer.close().expect("left");
+    assert_eq!(events.take(), ["5 stored", "6 stored", "2 given back"]);
+    let stored = place.node.positions_of("g").expect("known");
+    assert!(stored.len() == 2 && stored.values().all(|offset| *offset == Offset(6)), "{stored:?}");
 }
