@@ -351,7 +351,6 @@ impl Core {
 
     /// Notes that the group has these positions, or that it has not got them.
     pub(super) fn note(&mut self, positions: &Positions, is_sent: bool) {
-        self.commits.handed = None;
         for (name, position) in positions {
             if let Some(index) = self.fetcher.assignment().find(&name.topic, name.partition) {
                 let position = Position { offset: position.offset, epoch: position.leader_epoch };

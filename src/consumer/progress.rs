@@ -1,7 +1,6 @@
 //! How far a consumer has come, handed to a transaction: what that has committed is not committed once more.
 //!
-//! Invariant: of what was handed on, the last is remembered, and only as long as nothing else is said of what the group has:
-//! no commit of the consumer itself, and no change of what is assigned to it.
+//! Invariant: of what was handed on, the last is remembered, as long as nothing of what is assigned is given up.
 
 use super::assignment::Slot;
 use super::commits::{CommittedOffset, Positions};

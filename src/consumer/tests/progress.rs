@@ -77,27 +77,36 @@ fn what_is_aborted_or_refused_is_committed_later() {
     assert_eq!(moved(&consumer.progress()), before);
 }
 
-/// The group has what the consumer has committed itself, whatever was handed on before.
+/// What the group has is what was committed last, by the consumer itself or by a transaction.
 #[test]
-fn what_the_consumer_commits_counts_more() {
-    let (place, mut producer, mut consumer) = place();
-    let progress = consumer.progress();
-    let handed = moved(&progress);
-    let transaction = producer.begin().expect("begun");
-    transaction.commit_progress(progress).expect("taken");
-    transaction.commit().expect("committed");
-    for number in 0..2 {
-        consumer.seek("t", number, Offset(7)).expect("assigned");
+fn what_was_committed_last_counts() {
+    for itself_last in [true, false] {
+        let (place, mut producer, mut consumer) = place();
+        let transaction = producer.begin().expect("begun");
+        let progress = consumer.progress();
+        let handed = moved(&progress);
+        transaction.commit_progress(progress).expect("taken");
+        let seek = |consumer: &mut Consumer, to: &[(u32, u64)]| {
+            to.iter().for_each(|(number, offset)| consumer.seek("t", *number, Offset(*offset)).expect("assigned"));
+        };
+        let sevens = [(0, 7), (1, 7)];
+        seek(&mut consumer, &sevens);
+        let last = if itself_last {
+            transaction.commit().expect("committed");
+            consumer.commit().expect("stored");
+            &handed[..]
+        } else {
+            consumer.commit().expect("stored");
+            transaction.commit().expect("committed");
+            &sevens
+        };
+        // Where it was the time before is not what the group has.
+        seek(&mut consumer, last);
+        consumer.commit().expect("stored");
+        let stored = place.node.positions_of("g").expect("known");
+        let stored: Vec<_> = stored.into_iter().map(|(name, offset)| (name.partition, offset.0)).collect();
+        assert_eq!(stored, last, "{itself_last}");
     }
-    consumer.commit().expect("stored");
-    // Back to where the transaction was: that is not what the group has.
-    for (number, offset) in &handed {
-        consumer.seek("t", *number, Offset(*offset)).expect("assigned");
-    }
-    consumer.commit().expect("stored");
-    let stored = place.node.positions_of("g").expect("known");
-    let stored: Vec<_> = stored.into_iter().map(|(name, offset)| (name.partition, offset.0)).collect();
-    assert_eq!(stored, handed);
 }
 
 #[test]
@@ -123,6 +132,11 @@ fn an_aborted_transaction_is_begun_again_from_where_the_group_is() {
 #[test]
 fn without_a_position_it_begins_anew() {
     let (_place, _producer, mut consumer) = place();
+    consumer.pause(("t", 0)).expect("assigned");
+    consumer.seek_to_committed(("t", 1)).expect("assigned");
+    let polled = consumer.poll(Duration::ZERO).expect("readable");
+    assert_eq!(polled.records().next().map(|record| record.offset()), Some(Offset(0)));
+    drop(polled);
     consumer.seek_to_committed(("t", 1)).expect("assigned");
     assert_eq!(consumer.position("t", 1).expect("known").offset, Offset(0));
     assert_ne!(consumer.position("t", 0).expect("known").offset, Offset(0));
