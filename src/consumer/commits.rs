@@ -172,7 +172,6 @@ impl Commits {
 
     /// These, in order, are read no more: another may have come further in them.
     pub(super) fn withdraw(&mut self, partitions: &[TopicPartition]) {
-        self.handed = None;
         for part in self.pending.iter_mut().flat_map(|pending| &mut pending.sent.parts) {
             part.is_void |= part.positions.iter().any(|(name, _)| partitions.binary_search(name).is_ok());
         }

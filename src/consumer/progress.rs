@@ -1,6 +1,7 @@
 //! How far a consumer has come, handed to a transaction: what that has committed is not committed once more.
 //!
-//! Invariant: of what was handed on, the last is remembered, as long as nothing of what is assigned is given up.
+//! Invariant: of what was handed on, the last is remembered. Nobody gets a partition while a transaction is about to move its
+//! position, so that it holds also where the partition was given up and came again meanwhile.
 
 use super::assignment::Slot;
 use super::commits::{CommittedOffset, Positions};
