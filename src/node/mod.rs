@@ -41,7 +41,7 @@ mod slot;
 mod transactions;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
 use crate::random::Random;
 use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
-use crate::types::{NodeId, TopicId};
+use crate::types::{NodeId, TopicId, TopicPartition};
 
 pub(crate) use groups::Committing;
 pub(crate) use holding::{Loss, Losses, Readings};
@@ -96,6 +96,21 @@ impl Topic {
 
 /// All topics, by name.
 pub(crate) type Topics = BTreeMap<Arc<str>, Arc<Topic>>;
+
+/// The names of topics by their ids, of those that are there.
+pub(crate) struct TopicNames<'t>(BTreeMap<TopicId, &'t str>);
+
+impl<'t> TopicNames<'t> {
+    pub(crate) fn of(topics: &'t Topics) -> Self {
+        Self(topics.values().map(|topic| (topic.id, &*topic.name)).collect())
+    }
+
+    /// Those of these partitions whose topics are there.
+    pub(crate) fn partitions(&self, partitions: impl Iterator<Item = (TopicId, u32)>) -> BTreeSet<TopicPartition> {
+        let name = |(id, partition)| Some(TopicPartition { topic: (*self.0.get(&id)?).to_owned(), partition });
+        partitions.filter_map(name).collect()
+    }
+}
 
 /// What the node drives without knowing it.
 pub(crate) trait Timed: Send + Sync {
