@@ -49,8 +49,6 @@ use std::sync::{Arc, Weak};
 
 use crate::clock::{Clock, Moment, Now};
 use crate::config::TopicConfig;
-#[cfg(test)]
-use crate::config::{CleanerConfig, GroupConfig};
 use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
@@ -283,18 +281,16 @@ impl Drop for NodeListening {
 impl Node {
     /// A node without a topic, on a disk of its own, that starts no thread.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        let storage = crate::storage::MemoryStorage::new(0).shared();
-        let options = NodeOptions {
-            directory: "/node".into(),
-            storage,
-            clock,
-            background: false,
-            cluster: None,
-            cleaner: CleanerConfig::new(),
-            groups: GroupConfig::new(),
-            seed: 0,
-        };
-        Self::open(options).expect("a new log opens")
+        Self::on(&crate::storage::MemoryStorage::new(0), clock)
+    }
+
+    /// The node of the log that a disk has, or that is made there. It starts no thread.
+    pub(crate) fn on(storage: &crate::storage::MemoryStorage, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let (cleaner, groups) = (crate::config::CleanerConfig::new(), crate::config::GroupConfig::new());
+        let (directory, storage) = ("/log".into(), storage.shared());
+        let options =
+            NodeOptions { directory, storage, clock, background: false, cluster: None, cleaner, groups, seed: 7 };
+        Self::open(options).expect("it opens")
     }
 
     #[cfg(not(loom))]

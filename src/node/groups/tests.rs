@@ -1,14 +1,12 @@
 //! The coordinators of groups on a node: members, positions, transactions, crashes.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::config::{CleanerConfig, Durability};
+use crate::config::Durability;
 use crate::group::{Details, MemberSettings, Partitions, Subscription};
-use crate::node::NodeOptions;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::record::control::Outcome;
 use crate::storage::{Fault, MemoryStorage, Operation, OperationKind};
@@ -29,17 +27,7 @@ impl Place {
 
     fn at(storage: MemoryStorage) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
-        let options = NodeOptions {
-            directory: Path::new("/log").to_owned(),
-            storage: storage.shared(),
-            clock: Arc::clone(&clock) as _,
-            background: false,
-            cluster: None,
-            cleaner: CleanerConfig::new(),
-            groups: GroupConfig::new(),
-            seed: 7,
-        };
-        Self { node: Node::open(options).unwrap(), clock, storage }
+        Self { node: Node::on(&storage, Arc::clone(&clock) as _), clock, storage }
     }
 
     fn topic(&self, name: &str, partitions: u32) {
