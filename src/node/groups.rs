@@ -33,7 +33,7 @@ use crate::controller::{Command as Administration, Controller, is_internal};
 use crate::error::{Error, Result};
 use crate::group::{
     Action, Claim, Command, Committed, Coordinator as GroupMachine, Heartbeat, Intent, Listing, OFFSETS_PARTITIONS,
-    OFFSETS_TOPIC, Position, Reply, Report, Settings, Topic as GroupTopic, Topics as GroupTopics,
+    OFFSETS_TOPIC, Position, Reply, Report, Topic as GroupTopic, Topics as GroupTopics,
 };
 use crate::machine::ProducerIdentity;
 use crate::machine::home::partition_of;
@@ -52,7 +52,7 @@ const HURRY_EACH: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Groups {
     desks: Desks<GroupDesk>,
-    settings: Settings,
+    config: GroupConfig,
     /// The topics as the coordinators are told of them, and the catalogue that they were made of.
     topics: Mutex<Option<(Pointer<Controller>, Arc<GroupTopics>)>>,
     pub(super) members: Mutex<Vec<Weak<Membership>>>,
@@ -62,10 +62,8 @@ pub(super) struct Groups {
 
 impl Groups {
     pub(super) fn new(config: GroupConfig) -> Self {
-        let GroupConfig { session_timeout, heartbeat_interval, offsets_retention, members_max } = config;
-        let settings = Settings { session_timeout, heartbeat_interval, offsets_retention, members_max };
         let (members, leaving) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-        Self { desks: Desks::new(), settings, topics: Mutex::new(None), members, leaving }
+        Self { desks: Desks::new(), config, topics: Mutex::new(None), members, leaving }
     }
 }
 
@@ -533,7 +531,7 @@ impl GroupDesk {
         }
         self.told = Some(Told { generation, topics: Arc::clone(&topics) });
         if is_new {
-            self.desk.order(now, Command::Settings(node.groups.settings));
+            self.desk.order(now, Command::Settings(node.groups.config));
         }
         self.desk.order(now, Command::Topics(topics));
     }
