@@ -20,30 +20,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::coordinator::{Asker, Coordinator, Input};
-use super::desk::{AsDesk, Desk, Desks, serve, serve_until};
+use super::Node;
+use super::coordinator::{Asker, Input};
+use super::desk::{AsDesk, Desk, Desks, number_of};
 use super::markers::{Ending, MarkerAsker};
 use super::members::Membership;
 use super::open::SEED_STRIDE;
 use super::slot::Slot;
-use super::{Node, Topic};
 use crate::clock::{Moment, Now};
-use crate::config::{Cleanup, GroupConfig, TopicConfig};
-use crate::controller::{Command as Administration, Controller, is_internal};
+use crate::config::GroupConfig;
+use crate::controller::{Controller, is_internal};
 use crate::error::{Error, Result};
 use crate::group::{
     Action, Claim, Command, Committed, Coordinator as GroupMachine, Heartbeat, Intent, Listing, OFFSETS_PARTITIONS,
     OFFSETS_TOPIC, Position, Reply, Report, Topic as GroupTopic, Topics as GroupTopics,
 };
 use crate::machine::ProducerIdentity;
-use crate::machine::home::partition_of;
 use crate::partition::Partition;
 use crate::sync::{Arc as Pointer, Mutex};
 use crate::types::{Offset, TopicId, TopicPartition};
 
-/// What many members commit at once fits one batch.
-const OFFSETS_BATCH_BYTES_MAX: u32 = 64 << 20;
-const OFFSETS_SEGMENT_BYTES: u32 = 100 << 20;
 /// Members report so soon behind a change of their group, and later the more of them there are.
 const HURRY: Duration = Duration::from_millis(20);
 const HURRY_EACH: Duration = Duration::from_millis(1);
@@ -85,6 +81,23 @@ impl AsDesk for GroupDesk {
     type Machine = GroupMachine;
     type Reply = Reply;
 
+    const TOPIC: &'static str = OFFSETS_TOPIC;
+    const PARTITIONS: u32 = OFFSETS_PARTITIONS;
+    /// What many members commit at once fits one batch.
+    const BATCH_BYTES_MAX: u32 = 64 << 20;
+
+    fn desks(node: &Node) -> &Desks<Self> {
+        &node.groups.desks
+    }
+
+    fn open(desk: Desk<GroupMachine, Reply>) -> Self {
+        Self { desk, told: None }
+    }
+
+    fn due(&self, now: Now) -> Option<Moment> {
+        self.desk.due(now)
+    }
+
     fn desk(&mut self) -> &mut Desk<GroupMachine, Reply> {
         &mut self.desk
     }
@@ -94,11 +107,7 @@ impl AsDesk for GroupDesk {
 impl Node {
     /// Has the coordinator of a group decide, and answers once that is stored.
     pub(crate) fn ask_group(&self, group: &str, command: Command) -> Result<Reply> {
-        let desk = self.group_desk(group)?;
-        let asker = self.submit_to_group(desk, command);
-        let reply = serve(desk, &asker, || self.now());
-        self.note_group_due(desk);
-        reply
+        self.ask_desk(self.desk_of(group)?, command)
     }
 
     /// The same where there need not be a coordinator: nothing is made for a group that nobody has named before.
@@ -130,11 +139,10 @@ impl Node {
         member: Option<Claim>,
         positions: Vec<(TopicPartition, Position)>,
     ) -> Result<Committing> {
-        let desk = self.group_desk(group)?;
+        let desk = self.desk_of(group)?;
         let group = group.to_owned();
         let command = Command::Commit { group: group.clone(), member, positions, producer: None };
-        let asker = self.submit_to_group(desk, command);
-        self.note_group_due(desk);
+        let asker = self.leave_with(desk, command);
         Ok(Committing { node: Arc::clone(self), group, asker })
     }
 
@@ -176,8 +184,7 @@ impl Node {
             if !is_used {
                 continue;
             }
-            let asker = self.submit_to_group(desk, Command::List);
-            if let Reply::Listed(listed) = serve(desk, &asker, || self.now())? {
+            if let Reply::Listed(listed) = self.ask_desk(desk, Command::List)? {
                 all.extend(listed);
             }
         }
@@ -193,16 +200,13 @@ impl Node {
 
     /// Makes the topic of the coordinators, where it is not there.
     pub(crate) fn ensure_groups(&self) -> Result<()> {
-        self.check_open()?;
-        self.open_group_desks(&*self.offsets_topic()?);
-        Ok(())
+        self.ensure_desks::<GroupDesk>().map(drop)
     }
 
     /// The partition that a group's records are in.
     pub(crate) fn partition_of_group(&self, group: &str) -> Result<(TopicId, TopicPartition, Partition)> {
-        let topic = self.offsets_topic()?;
-        let count = u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
-        let number = partition_of(group, count);
+        let topic = self.topic_of_desks::<GroupDesk>()?;
+        let number = number_of(group, topic.partitions.len());
         let name = TopicPartition { topic: OFFSETS_TOPIC.to_owned(), partition: number };
         Ok((topic.id, name, topic.partition(number)?.clone()))
     }
@@ -210,59 +214,39 @@ impl Node {
     /// A seed for what must be no other's in a group: also where a log is opened again with the seed that it had, for what
     /// was given out has left records.
     pub(super) fn seed_in_group(&self, group: &str) -> u64 {
-        let end = self.known_group_desk(group).map(|desk| desk.lock().desk.coordinator.partition().end());
+        let end = self.groups.desks.of(group).map(|desk| desk.lock().desk.coordinator.partition().end());
         self.seed() ^ end.map_or(0, |end| end.0.wrapping_mul(SEED_STRIDE))
     }
 
-    fn group_desk(&self, group: &str) -> Result<&Mutex<GroupDesk>> {
-        self.check_open()?;
-        if self.groups.desks.all().is_empty() {
-            self.ensure_groups()?;
-        }
-        self.known_group_desk(group).ok_or(Error::Closed)
+    /// Has a coordinator be given a command; says when it has something to do, for whoever does not serve it.
+    fn feed(&self, desk: &Mutex<GroupDesk>, command: Command) -> (Asker<Reply>, Option<Moment>) {
+        let (asker, now) = (Asker::new(Slot::new()), self.now());
+        let input = Input::Command(command, Arc::clone(&asker));
+        (asker, self.turn_of(desk, now, |desk| desk.step(self, now, input)))
     }
 
-    fn known_group_desk(&self, group: &str) -> Option<&Mutex<GroupDesk>> {
-        let desks = self.groups.desks.all();
-        let count = u32::try_from(desks.len()).ok().filter(|count| *count > 0)?;
-        desks.get(partition_of(group, count) as usize)
+    fn ask_desk(&self, desk: &Mutex<GroupDesk>, command: Command) -> Result<Reply> {
+        let (asker, _) = self.feed(desk, command);
+        self.serve(desk, &asker);
+        asker.wait()
     }
 
-    fn open_group_desks(&self, topic: &Topic) -> &[Mutex<GroupDesk>] {
-        let open = |partition: &Partition| {
-            let coordinator = Coordinator::new(partition.clone(), Arc::clone(&self.clock));
-            Mutex::new(GroupDesk { desk: Desk::new(coordinator), told: None })
-        };
-        self.groups.desks.or_open(|| topic.partitions.iter().map(open).collect())
+    /// Gives a command whose answer nobody waits for now.
+    fn leave_with(&self, desk: &Mutex<GroupDesk>, command: Command) -> Asker<Reply> {
+        let (asker, due) = self.feed(desk, command);
+        self.note_due_by::<GroupDesk>(due);
+        asker
     }
 
-    /// The topic of the coordinators' records; made where it is not there.
-    fn offsets_topic(&self) -> Result<Arc<Topic>> {
-        if let Ok(topic) = self.topic(OFFSETS_TOPIC) {
-            return Ok(topic);
-        }
-        let config = TopicConfig::new()
-            .partitions(OFFSETS_PARTITIONS)
-            .cleanup(Cleanup::Compact)
-            .segment_bytes(OFFSETS_SEGMENT_BYTES)
-            .batch_bytes_max(OFFSETS_BATCH_BYTES_MAX);
-        let (name, id) = (OFFSETS_TOPIC.to_owned(), self.new_topic_id());
-        self.administer(OFFSETS_TOPIC, Administration::EnsureInternal { name, id, config })?;
-        self.topic(OFFSETS_TOPIC)
-    }
-
-    /// Has a coordinator decide a command.
-    fn submit_to_group(&self, desk: &Mutex<GroupDesk>, command: Command) -> Asker<Reply> {
-        let asker = Arc::new(Slot::new());
-        let now = self.now();
-        let touched = {
+    /// Does something to a coordinator, and has those hear of it whom it concerns; says when there is something to do next.
+    fn turn_of(&self, desk: &Mutex<GroupDesk>, now: Now, act: impl FnOnce(&mut GroupDesk)) -> Option<Moment> {
+        let (touched, due) = {
             let mut desk = desk.lock();
-            desk.prepare(self, now);
-            desk.desk.step(now, Input::Command(command, Arc::clone(&asker)));
-            desk.take_touched()
+            act(&mut desk);
+            (desk.take_touched(), desk.due(now))
         };
         self.hurry(&touched, now.monotonic);
-        asker
+        due
     }
 
     /// Has the members that live here report soon, of groups in which something has changed: what one has given back another
@@ -285,10 +269,8 @@ impl Node {
 
     /// Hands a heartbeat to the coordinator. Also while the log closes.
     pub(super) fn send_heartbeat(&self, heartbeat: Heartbeat) -> Result<Asker<Reply>> {
-        let desk = self.known_group_desk(&heartbeat.group).ok_or(Error::Closed)?;
-        let asker = self.submit_to_group(desk, Command::Heartbeat(Box::new(heartbeat)));
-        self.note_group_due(desk);
-        Ok(asker)
+        let desk = self.groups.desks.of(&heartbeat.group).ok_or(Error::Closed)?;
+        Ok(self.leave_with(desk, Command::Heartbeat(Box::new(heartbeat))))
     }
 
     /// Has the coordinators forget the positions in a topic that is not there, and store that. Their records have no ids of
@@ -297,10 +279,7 @@ impl Node {
         for desk in self.groups.desks.all() {
             let mut is_due = desk.lock().may_have_positions_in(topic);
             while is_due {
-                let asker = self.submit_to_group(desk, Command::ForgetTopic { topic: topic.to_owned() });
-                let reply = serve(desk, &asker, || self.now());
-                self.note_group_due(desk);
-                reply?;
+                self.ask_desk(desk, Command::ForgetTopic { topic: topic.to_owned() })?;
                 is_due = desk.lock().has_positions_in(topic);
             }
         }
@@ -309,16 +288,8 @@ impl Node {
 
     /// Waits until something is answered that the coordinator of a group was asked.
     pub(super) fn serve_group<T>(&self, group: &str, slot: &Slot<T>) {
-        if let Some(desk) = self.known_group_desk(group) {
-            serve_until(desk, slot, || self.now());
-            self.note_group_due(desk);
-        }
-    }
-
-    fn note_group_due(&self, desk: &Mutex<GroupDesk>) {
-        let due = desk.lock().desk.due(self.now());
-        if due.is_some_and(|due| self.groups.desks.is_due_by(due)) {
-            self.wake();
+        if let Some(desk) = self.groups.desks.of(group) {
+            self.serve(desk, slot);
         }
     }
 }
@@ -351,22 +322,18 @@ impl Node {
         if name.topic != OFFSETS_TOPIC {
             return None;
         }
-        let topic = self.topics.load().get(OFFSETS_TOPIC).cloned()?;
-        let desk = self.open_group_desks(&topic).get(name.partition as usize)?;
+        let desk = self.known_desks::<GroupDesk>().get(name.partition as usize)?;
         let asker = Arc::new(Slot::new());
-        let mut locked = desk.lock();
-        locked.prepare(self, now);
-        locked.desk.step(now, Input::Marker(ending, Arc::clone(&asker)));
-        drop(locked);
-        self.note_group_due(desk);
+        // Whom it concerns hears of it later: a desk of transactions is locked here.
+        desk.lock().step(self, now, Input::Marker(ending, Arc::clone(&asker)));
+        self.note_due(desk);
         Some(asker)
     }
 
     /// Waits until it is appended.
-    pub(super) fn serve_group_until(&self, name: &TopicPartition, asker: &MarkerAsker) {
+    pub(super) fn serve_group_of(&self, name: &TopicPartition, asker: &MarkerAsker) {
         if let Some(desk) = self.groups.desks.all().get(name.partition as usize) {
-            serve_until(desk, asker, || self.now());
-            self.note_group_due(desk);
+            self.serve(desk, asker);
         }
     }
 }
@@ -375,9 +342,8 @@ impl Node {
 impl Node {
     /// Reads what the coordinators know, and has every member of before leave.
     pub(super) fn recover_groups(&self) {
-        let Ok(topic) = self.topic(OFFSETS_TOPIC) else { return };
         let now = self.now();
-        for desk in self.open_group_desks(&topic) {
+        for desk in self.known_desks::<GroupDesk>() {
             let mut locked = desk.lock();
             if !locked.desk.coordinator.has_stopped() {
                 continue;
@@ -387,7 +353,7 @@ impl Node {
                 locked.desk.order(now, Command::Heartbeat(Box::new(heartbeat)));
             }
             drop(locked);
-            self.note_group_due(desk);
+            self.note_due(desk);
         }
     }
 
@@ -414,13 +380,8 @@ impl Node {
         }
         if self.groups.desks.take_due(now.monotonic) || is_retold {
             for desk in self.groups.desks.all() {
-                let touched = {
-                    let mut desk = desk.lock();
-                    desk.advance(self, now);
-                    desk.take_touched()
-                };
-                self.hurry(&touched, now.monotonic);
-                self.note_group_due(desk);
+                let due = self.turn_of(desk, now, |desk| desk.advance(self, now));
+                self.note_due_by::<GroupDesk>(due);
             }
         }
         for membership in &members {
@@ -534,6 +495,11 @@ impl GroupDesk {
             self.desk.order(now, Command::Settings(node.groups.config));
         }
         self.desk.order(now, Command::Topics(topics));
+    }
+
+    fn step(&mut self, node: &Node, now: Now, input: Input<Command, Reply>) {
+        self.prepare(node, now);
+        self.desk.step(now, input);
     }
 
     fn take_touched(&mut self) -> BTreeSet<String> {

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::config::Durability;
+use crate::config::{Durability, TopicConfig};
+use crate::controller::Command as Administration;
 use crate::group::{Details, MemberSettings, Partitions, Subscription};
+use crate::machine::home::partition_of;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::record::control::Outcome;
 use crate::storage::{Fault, MemoryStorage, Operation, OperationKind};
@@ -441,7 +443,7 @@ fn whoever_has_its_answer_wakes_the_next() {
     place.storage.fail_when(move |operation| {
         let is_meant = operation.kind == OperationKind::Sync && operation.path.starts_with(&path);
         while is_meant && is_first.load(std::sync::atomic::Ordering::SeqCst) {
-            let desk = node.known_group_desk("g").unwrap().lock();
+            let desk = node.groups.desks.of("g").unwrap().lock();
             if desk.desk.coordinator.waiting() == 2 {
                 is_first.store(false, std::sync::atomic::Ordering::SeqCst);
             }
