@@ -9,9 +9,10 @@
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
 //!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
-//!   groups.rs      the coordinators of groups                 members.rs  the members that live here
-//!   desk.rs        a coordinator as several threads use it    cleaning.rs which partition is compacted
-//!   holding.rs     what is held for groups                   measuring.rs figures of the whole log
+//!   groups.rs      what is asked of groups                    group_desks.rs their coordinators, as they run
+//!   members.rs     the members that live here                 desk.rs     a coordinator as several threads use it
+//!   holding.rs     what is held for groups                    cleaning.rs which partition is compacted
+//!   measuring.rs   figures of the whole log
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -26,6 +27,7 @@ mod cleaning;
 mod coordinator;
 mod desk;
 mod driver;
+mod group_desks;
 mod groups;
 mod holding;
 mod home;
@@ -64,7 +66,7 @@ pub(crate) use open::NodeOptions;
 use cleaning::Cleaning;
 use desk::Desks;
 use driver::Driver;
-use groups::Groups;
+use group_desks::Groups;
 use holding::Watchers;
 use home::Home;
 use producer_ids::ProducerIds;

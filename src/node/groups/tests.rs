@@ -7,12 +7,13 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::config::{Durability, TopicConfig};
 use crate::controller::Command as Administration;
-use crate::group::{Details, MemberSettings, Partitions, Subscription};
+use crate::group::{Details, MemberSettings, OFFSETS_PARTITIONS, Partitions, Subscription};
 use crate::machine::home::partition_of;
+use crate::node::Membership;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::record::control::Outcome;
 use crate::storage::{Fault, MemoryStorage, Operation, OperationKind};
-use crate::sync::Signal;
+use crate::sync::{Arc as Pointer, Signal};
 use crate::txn::{Command as TransactionCommand, Reply as TransactionReply};
 use crate::types::{LeaderEpoch, Timestamp};
 
