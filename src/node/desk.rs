@@ -14,11 +14,11 @@
 //!   desks are noted to be due ([`Node::note_due`]) ─► the earliest of their kind ─► the timed thread asks all, and notes again
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::coordinator::{Asker, Coordinator, Input, Task};
+use super::due::Due;
 use super::slot::Slot;
 use super::{Node, Topic};
 use crate::clock::{Moment, Now};
@@ -30,7 +30,6 @@ use crate::machine::home::partition_of;
 use crate::partition::Partition;
 use crate::sync::Mutex;
 
-const NEVER: u64 = u64::MAX;
 /// A machine that could not be made is tried again after so long.
 const REVIVE: Duration = Duration::from_millis(100);
 /// What nobody waits for is looked after so often; partitions sync it sooner.
@@ -42,13 +41,13 @@ const SEGMENT_BYTES: u32 = 100 << 20;
 #[derive(Debug)]
 pub(super) struct Desks<D> {
     desks: OnceLock<Vec<Mutex<D>>>,
-    /// When any of them has something to do, in nanoseconds of [`Moment`]; never later than that.
-    due: AtomicU64,
+    /// When any of them has something to do.
+    pub(super) due: Due,
 }
 
 impl<D: AsDesk> Desks<D> {
     pub(super) const fn new() -> Self {
-        Self { desks: OnceLock::new(), due: AtomicU64::new(NEVER) }
+        Self { desks: OnceLock::new(), due: Due::never() }
     }
 
     pub(super) fn all(&self) -> &[Mutex<D>] {
@@ -65,25 +64,6 @@ impl<D: AsDesk> Desks<D> {
         let coordinator = |partition: &Partition| Coordinator::new(partition.clone(), Arc::clone(&node.clock));
         let open = |partition| Mutex::new(D::open(Desk { coordinator: coordinator(partition), tasks: Vec::new() }));
         self.desks.get_or_init(|| topic.partitions.iter().map(open).collect())
-    }
-
-    /// One of them has something to do then; says whether that is earlier than was known.
-    fn is_due_by(&self, due: Moment) -> bool {
-        due.0 < self.due.fetch_min(due.0, Ordering::AcqRel)
-    }
-
-    pub(super) fn due(&self) -> Option<Moment> {
-        let due = self.due.load(Ordering::Acquire);
-        (due != NEVER).then_some(Moment(due))
-    }
-
-    /// Everybody is asked now, and says again when it has something to do.
-    pub(super) fn take_due(&self, now: Moment) -> bool {
-        let is_due = self.due().is_some_and(|due| due <= now);
-        if is_due {
-            self.due.store(NEVER, Ordering::Release);
-        }
-        is_due
     }
 }
 
@@ -206,7 +186,7 @@ impl Node {
 
     /// The same of one that was asked already.
     pub(super) fn note_due_by<D: AsDesk>(&self, due: Option<Moment>) {
-        if due.is_some_and(|due| D::desks(self).is_due_by(due)) {
+        if due.is_some_and(|due| D::desks(self).due.is_by(due)) {
             self.wake();
         }
     }

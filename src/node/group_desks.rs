@@ -17,13 +17,13 @@
 //! transactions' desks at most.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
 use super::coordinator::Input;
 use super::desk::{AsDesk, Desk, Desks};
-use super::members::Membership;
+use super::members::Members;
 use crate::clock::{Moment, Now};
 use crate::config::GroupConfig;
 use crate::controller::{Controller, is_internal};
@@ -44,14 +44,14 @@ pub(super) struct Groups {
     config: GroupConfig,
     /// The topics as the coordinators are told of them, and the catalogue that they were made of.
     topics: Mutex<Option<(Pointer<Controller>, Arc<GroupTopics>)>>,
-    pub(super) members: Mutex<Vec<Weak<Membership>>>,
+    pub(super) members: Members,
     /// What consumers that were dropped have left to be said.
     pub(super) leaving: Mutex<Vec<Heartbeat>>,
 }
 
 impl Groups {
     pub(super) fn new(config: GroupConfig) -> Self {
-        let (members, leaving) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let (members, leaving) = (Members::new(), Mutex::new(Vec::new()));
         Self { desks: Desks::new(), config, topics: Mutex::new(None), members, leaving }
     }
 }
@@ -118,10 +118,10 @@ impl Node {
     /// When a coordinator or a member has something to do.
     pub(super) fn groups_due(&self) -> Option<Moment> {
         let now = || self.clock.monotonic();
-        let members = self.memberships().iter().filter_map(|membership| membership.due(now())).min();
-        let leaving = (!self.groups.leaving.lock().is_empty()).then(now);
-        let retold = (!self.groups.desks.all().is_empty() && self.are_topics_new()).then(now);
-        members.into_iter().chain(leaving).chain(retold).chain(self.groups.desks.due()).min()
+        let Groups { desks, members, leaving, .. } = &self.groups;
+        let leaving = (!leaving.lock().is_empty()).then(now);
+        let retold = (!desks.all().is_empty() && self.are_topics_new()).then(now);
+        members.due.get().into_iter().chain(leaving).chain(retold).chain(desks.due.get()).min()
     }
 
     /// Does what is due; says whether there was anything.
@@ -132,19 +132,14 @@ impl Node {
         // The first that is told of new topics makes them known ones.
         let is_retold = self.are_topics_new();
         self.say_leaves();
-        let members = self.memberships();
-        for membership in members.iter().filter(|one| one.due(now.monotonic).is_some_and(|due| due <= now.monotonic)) {
-            membership.drive(now.monotonic);
-        }
-        if self.groups.desks.take_due(now.monotonic) || is_retold {
+        self.groups.members.drive(self, now.monotonic);
+        if self.groups.desks.due.take(now.monotonic) || is_retold {
             for desk in self.groups.desks.all() {
                 let due = self.turn_of(desk, now, |desk| desk.advance(self, now));
                 self.note_due_by::<GroupDesk>(due);
             }
         }
-        for membership in &members {
-            membership.collect(now.monotonic);
-        }
+        self.groups.members.collect(now.monotonic);
         true
     }
 
@@ -160,17 +155,11 @@ impl Node {
     /// The members leave, since the log closes. What they say is stored with their partition.
     pub(super) fn close_groups(&self) {
         let last_words = std::mem::take(&mut *self.groups.leaving.lock());
-        let members = self.memberships();
+        let members = self.groups.members.all();
         let left = members.iter().filter_map(|membership| membership.part());
         for heartbeat in last_words.into_iter().chain(left) {
             drop(self.send_heartbeat(heartbeat));
         }
-    }
-
-    pub(super) fn memberships(&self) -> Vec<Arc<Membership>> {
-        let mut members = self.groups.members.lock();
-        members.retain(|member| member.strong_count() > 0);
-        members.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Does something to a coordinator, and has those hear of it whom it concerns; says when there is something to do next.
@@ -195,15 +184,12 @@ impl Node {
         if groups.is_empty() {
             return;
         }
-        let members = self.memberships();
+        let members = self.groups.members.all();
         let members: Vec<_> = members.iter().filter(|member| groups.contains(member.group())).collect();
         // Many do not report all over again for each that comes.
         let by = now.after(HURRY + HURRY_EACH * u32::try_from(members.len()).unwrap_or(u32::MAX));
         for member in &members {
-            member.hurry(by);
-        }
-        if !members.is_empty() {
-            self.wake();
+            member.hurry(now, by);
         }
     }
 

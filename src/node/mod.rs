@@ -12,7 +12,7 @@
 //!   groups.rs      what is asked of groups                    group_desks.rs their coordinators, as they run
 //!   members.rs     the members that live here                 desk.rs     a coordinator as several threads use it
 //!   holding.rs     what is held for groups                    cleaning.rs which partition is compacted
-//!   measuring.rs   figures of the whole log
+//!   measuring.rs   figures of the whole log                   due.rs      when the next of many is to be looked after
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -27,6 +27,7 @@ mod cleaning;
 mod coordinator;
 mod desk;
 mod driver;
+mod due;
 mod group_desks;
 mod groups;
 mod holding;

@@ -193,12 +193,12 @@ impl Node {
 
     /// When a coordinator has something to do.
     pub(super) fn transactions_due(&self) -> Option<Moment> {
-        self.desks.due()
+        self.desks.due.get()
     }
 
     /// Does what is due; says whether there was anything.
     pub(super) fn run_transactions(&self, now: Now) -> bool {
-        if self.check_open().is_err() || !self.desks.take_due(now.monotonic) {
+        if self.check_open().is_err() || !self.desks.due.take(now.monotonic) {
             return false;
         }
         for desk in self.desks.all() {
