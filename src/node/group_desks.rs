@@ -117,11 +117,11 @@ impl Node {
 
     /// When a coordinator or a member has something to do.
     pub(super) fn groups_due(&self) -> Option<Moment> {
-        let now = || self.clock.monotonic();
         let Groups { desks, members, leaving, .. } = &self.groups;
-        let leaving = (!leaving.lock().is_empty()).then(now);
-        let retold = (!desks.all().is_empty() && self.are_topics_new()).then(now);
-        members.due.get().into_iter().chain(leaving).chain(retold).chain(desks.due.get()).min()
+        // At once is before any moment: whoever looks at the clock has done so already.
+        let is_urgent = !leaving.lock().is_empty() || !desks.all().is_empty() && self.are_topics_new();
+        let urgent = is_urgent.then(Moment::default);
+        urgent.into_iter().chain(members.due.get()).chain(desks.due.get()).min()
     }
 
     /// Does what is due; says whether there was anything.

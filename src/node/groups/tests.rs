@@ -1,10 +1,11 @@
 //! The coordinators of groups on a node: members, positions, transactions, crashes.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{Clock, ManualClock};
 use crate::config::{Durability, TopicConfig};
 use crate::controller::Command as Administration;
 use crate::group::{Details, MemberSettings, OFFSETS_PARTITIONS, Partitions, Subscription};
@@ -465,4 +466,33 @@ fn whoever_has_its_answer_wakes_the_next() {
         all.recv_timeout(Duration::from_secs(60)).expect("nobody does what the second one waits for");
     }
     place.storage.clear_faults();
+}
+
+/// A clock that goes on whenever somebody looks.
+#[derive(Debug, Default)]
+struct Restless(AtomicU64);
+
+impl Clock for Restless {
+    fn wall(&self) -> Timestamp {
+        Timestamp(1_000_000)
+    }
+
+    fn monotonic(&self) -> Moment {
+        Moment(self.0.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+/// The timed thread used to take what is to be done at once for later than its turn, and went round until something else
+/// was due.
+#[test]
+fn the_leave_of_a_consumer_that_was_dropped_is_said_at_once_while_time_goes_on() {
+    let storage = MemoryStorage::new(1);
+    let place = Place { node: Node::on(&storage, Arc::new(Restless::default())), clock: Arc::default(), storage };
+    place.topic("orders", 1);
+    let member = place.member("g", "orders", None);
+    (0..3).for_each(|_| place.node.tick());
+    assert!(!place.node.run_groups(place.node.now()), "nothing is due");
+    drop(member);
+    assert!(place.node.run_groups(place.node.now()));
+    assert!(place.node.groups.leaving.lock().is_empty());
 }
