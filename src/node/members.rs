@@ -66,7 +66,9 @@ impl Members {
             return;
         }
         let (due, others): (Vec<_>, Vec<_>) = self.all().into_iter().partition(|member| member.due.take(now));
-        due.iter().for_each(|member| member.drive(now));
+        for member in &due {
+            member.drive(now);
+        }
         let next = others.iter().filter_map(|member| member.due.get()).min();
         if next.is_some_and(|next| self.due.is_by(next)) {
             node.wake();
