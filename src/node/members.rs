@@ -227,3 +227,56 @@ impl Drop for Membership {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::config::TopicConfig;
+    use crate::controller::Command;
+    use crate::group::Details;
+    use crate::storage::MemoryStorage;
+    use crate::types::Timestamp;
+
+    /// What is noted of each, and of all, is not later than what each says that is asked.
+    fn check(node: &Node) {
+        let members = &node.groups.members;
+        for member in members.all() {
+            let (asked, noted) = (member.member.lock().deadline().unwrap(), member.due.get().unwrap());
+            assert!(noted <= asked, "noted {noted:?}, due {asked:?}");
+            assert!(members.due.get().unwrap() <= noted);
+            let is_awaiting = !member.awaiting.lock().is_empty();
+            assert!(!is_awaiting || noted <= node.clock.monotonic().after(LOOK_AGAIN), "answers are looked for");
+        }
+    }
+
+    /// Members join one after the other, so that each is due at moments of its own, and hears of the next.
+    #[test]
+    fn nobody_is_due_before_that_is_known() {
+        let clock = Arc::new(ManualClock::at(Timestamp(0)));
+        let node = Node::on(&MemoryStorage::new(1), Arc::clone(&clock) as _);
+        let (name, id, config) = ("t".to_owned(), node.new_topic_id(), TopicConfig::new().partitions(8));
+        node.administer("t", Command::Create { name, id, config }).unwrap();
+        let mut members: Vec<Arc<Membership>> = Vec::new();
+        for round in 0..1_000 {
+            if round % 150 == 0 {
+                let subscription = Subscription { topics: BTreeSet::from(["t".to_owned()]), pattern: None };
+                let details = Details { subscription, ..Details::default() };
+                let settings = MemberSettings::new("g".to_owned(), details);
+                members.push(Membership::join(&node, settings, &Pointer::new(Signal::new())).unwrap());
+                check(&node);
+            }
+            clock.advance(Duration::from_millis(7));
+            node.tick();
+            check(&node);
+            if round % 40 == 0 {
+                let member = &members[round / 40 % members.len()];
+                member.polled(&member.upcoming().revoked).unwrap();
+                check(&node);
+            }
+        }
+    }
+}
