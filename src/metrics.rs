@@ -102,8 +102,8 @@ pub(crate) fn describe() {
     }
 }
 
-/// A count as what gauges hold.
-#[expect(clippy::cast_precision_loss, reason = "a gauge holds no more")]
+/// A count as what gauges hold, and rates are worked out with.
+#[expect(clippy::cast_precision_loss, reason = "a gauge holds no more, and rates are estimates")]
 pub(crate) const fn number(count: u64) -> f64 {
     count as f64
 }

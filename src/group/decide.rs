@@ -9,8 +9,9 @@ use super::protocol::{Description, Details, Epoch, Listing, MemberDescription};
 use super::roster::Roster;
 use super::state::Coordinator;
 use super::topics::Catalogue;
-use super::{Command, Event, Leftover, Reply, Settings, commits, expire, heartbeat, sweep};
+use super::{Command, Event, Leftover, Reply, commits, expire, heartbeat, sweep};
 use crate::clock::Now;
+use crate::config::GroupConfig;
 use crate::error::{Error, Result};
 use crate::types::{Offset, Timestamp};
 
@@ -175,7 +176,7 @@ pub(crate) fn check_group(group: &str) -> Result<()> {
 }
 
 /// Those who were not heard of yet have their sessions by these settings.
-fn configure(state: &mut Coordinator, settings: Settings) {
+fn configure(state: &mut Coordinator, settings: GroupConfig) {
     state.soft.settings = settings;
     let pulses = state.soft.pulses.values_mut().flat_map(|pulses| pulses.values_mut());
     let elapsed = state.soft.clock.elapsed();

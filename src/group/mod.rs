@@ -72,6 +72,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Moment, Now};
+use crate::config::GroupConfig;
 use crate::error::Result;
 use crate::machine::{Applied, Decision, KeyValue, Machine, ProducerIdentity, Recorded};
 use crate::record::control::Outcome;
@@ -108,31 +109,6 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 /// So many records at most are written by one [`Command::Tick`], [`Command::Topics`] or [`Command::Expire`]; what is left
 /// is done by the next one, which is due at once.
 const RECORDS_MAX: usize = 1000;
-
-/// What holds for all groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    /// A member that is silent for so long is removed (Kafka: `group.consumer.session.timeout.ms`). A member may ask for
-    /// less. It must be the same wherever the partition may be led.
-    pub(crate) session_timeout: Duration,
-    /// How often members are told to report (Kafka: `group.consumer.heartbeat.interval.ms`).
-    pub(crate) heartbeat_interval: Duration,
-    /// How long positions are kept that nobody uses (Kafka: `offsets.retention.minutes`).
-    pub(crate) offsets_retention: Duration,
-    /// So many members at most has a group (Kafka: `group.consumer.max.size`, which has no bound by default).
-    pub(crate) members_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            session_timeout: Duration::from_secs(45),
-            heartbeat_interval: Duration::from_secs(5),
-            offsets_retention: Duration::from_secs(7 * 24 * 3600),
-            members_max: 1000,
-        }
-    }
-}
 
 /// What is asked of a coordinator.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,8 +148,9 @@ pub(crate) enum Command {
     Topics(Arc<Topics>),
     /// The positions in a topic that is not there are forgotten.
     ForgetTopic { topic: String },
-    /// What holds for all groups: soft, and given behind each load.
-    Settings(Settings),
+    /// What holds for all groups: soft, and given behind each load. The session must be the same wherever the partition
+    /// may be led.
+    Settings(GroupConfig),
     /// Time has passed: whoever is silent for too long is removed, and who does not give back.
     Tick,
     /// Positions that have expired are forgotten, and groups that have neither members nor positions.

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::Event;
 use super::offsets::{Committed, Offsets};
 use super::protocol::Incarnation;
 use super::roster::Roster;
 use super::stepped::SteppedClock;
 use super::topics::Catalogue;
-use super::{Event, Settings};
 use crate::clock::{Moment, Now};
+use crate::config::GroupConfig;
 use crate::machine::{Applied, ProducerIdentity};
 use crate::record::control::Outcome;
 use crate::types::{Offset, ProducerId, TopicPartition};
@@ -34,7 +35,7 @@ pub(super) struct Group {
 /// What no record holds.
 #[derive(Debug, Default)]
 pub(super) struct Soft {
-    pub(super) settings: Settings,
+    pub(super) settings: GroupConfig,
     pub(super) clock: SteppedClock,
     pub(super) incarnation: Incarnation,
     /// By group and member.

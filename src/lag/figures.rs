@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::crossing::Nearness;
-use super::series::number;
 use super::{GroupLag, Margin, PartitionLag, Rate, TotalLag};
+use crate::metrics::number;
 use crate::partition::Place;
 use crate::types::{Offset, Timestamp, TopicPartition};
 

@@ -7,9 +7,9 @@ use super::monitor::Monitors;
 use super::{GroupLag, PartitionLag};
 use crate::error::Result;
 use crate::group::{Command, Reply};
-use crate::node::{Node, Readings, Topic, Topics};
+use crate::node::{Node, Readings, Topic, TopicNames, Topics};
 use crate::partition::{Partition, ReadOptions};
-use crate::types::{Offset, Timestamp, TopicId, TopicPartition};
+use crate::types::{Offset, Timestamp, TopicPartition};
 
 /// So many reads at most look for the next record: behind those that were aborted there may be none that is shown.
 const LOOKS: usize = 8;
@@ -30,7 +30,7 @@ pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<Gr
         Ok(Reply::Described(description)) => {
             let members = description.members.iter();
             let meant = members.flat_map(|member| member.assigned.iter().chain(member.target.iter()));
-            by_name(&topics, meant.collect())
+            TopicNames::of(&topics).partitions(meant)
         }
         Ok(_) => BTreeSet::new(),
         // It may have positions and no members, of which nothing more is known.
@@ -47,14 +47,6 @@ pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<Gr
         lags.push(figures(&facts?, rate_in, rate_out, now.wall).0);
     }
     Ok(of_group(group, lags))
-}
-
-/// Partitions by the names of their topics.
-fn by_name(topics: &Topics, partitions: BTreeSet<(TopicId, u32)>) -> BTreeSet<TopicPartition> {
-    let names: BTreeMap<_, _> = topics.values().map(|topic| (topic.id, &topic.name)).collect();
-    let known =
-        |(topic, partition)| names.get(&topic).map(|name| TopicPartition { topic: name.to_string(), partition });
-    partitions.into_iter().filter_map(known).collect()
 }
 
 /// Looks at partitions, and asks once for what is held.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::series::number;
 use super::{Alert, Rate};
 use crate::clock::Moment;
+use crate::metrics::number;
 use crate::types::TopicPartition;
 
 /// A topic with fewer records a second is idle: shares of it mean nothing.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Rate;
 use crate::clock::Moment;
+use crate::metrics::number;
 
 /// The window is divided into so many parts, of which each has one sample.
 const PARTS: u32 = 12;
@@ -61,12 +62,6 @@ impl Series {
     pub(super) fn is_young(&self, now: Moment, window: Duration) -> bool {
         self.samples.back().is_some_and(|last| last.at.after(window) >= now)
     }
-}
-
-/// A count as a number to divide.
-#[expect(clippy::cast_precision_loss, reason = "rates are estimates")]
-pub(super) const fn number(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use super::{Alert, GroupLag, Monitor, MonitorBuilder, Monitors, lag_of};
 use crate::clock::{Clock, ManualClock};
-use crate::config::{CleanerConfig, GroupConfig, Retention, TopicConfig};
+use crate::config::{Retention, TopicConfig};
 use crate::controller::Command;
 use crate::error::Result;
 use crate::group::{OFFSETS_PARTITIONS, OFFSETS_TOPIC, Position};
 use crate::machine::home::partition_of;
-use crate::node::{Node, NodeOptions};
+use crate::node::Node;
 use crate::partition::Partition;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::storage::{Fault, MemoryStorage, OperationKind};
@@ -41,17 +41,7 @@ struct Rig {
 }
 
 fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Arc<Node> {
-    let options = NodeOptions {
-        directory: "/log".into(),
-        storage: storage.shared(),
-        clock: Arc::clone(clock) as _,
-        background: false,
-        cluster: None,
-        cleaner: CleanerConfig::new(),
-        groups: GroupConfig::new(),
-        seed: 7,
-    };
-    Node::open(options).unwrap()
+    Node::on(storage, Arc::clone(clock) as _)
 }
 
 impl Rig {

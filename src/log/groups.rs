@@ -6,7 +6,7 @@ use crate::group::{
     Assignor, Command, Committed, Description, GroupState, MemberDescription, Partitions, Phase, Reply, Subscription,
 };
 use crate::log::Log;
-use crate::node::Topics;
+use crate::node::TopicNames;
 use crate::partition::Partition;
 use crate::types::{Offset, Timestamp, TopicPartition};
 
@@ -164,7 +164,8 @@ impl Log {
             let Committed { position, committed: timestamp, .. } = committed;
             GroupPosition { partition, committed: position.into(), timestamp }
         };
-        Ok(describe_as(*described, &self.node().topics(), positions.map(position).collect()))
+        let topics = self.node().topics();
+        Ok(describe_as(*described, &TopicNames::of(&topics), positions.map(position).collect()))
     }
 
     /// Sends a group elsewhere, while it has no members: in all partitions that it has a position in ([`Which::All`]), in
@@ -274,7 +275,7 @@ impl ResetTo {
     }
 }
 
-fn describe_as(described: Description, topics: &Topics, positions: Vec<GroupPosition>) -> GroupDescription {
+fn describe_as(described: Description, names: &TopicNames<'_>, positions: Vec<GroupPosition>) -> GroupDescription {
     let Description { group, state, epoch, target_epoch, assignor, members } = described;
     GroupDescription {
         name: group,
@@ -282,15 +283,15 @@ fn describe_as(described: Description, topics: &Topics, positions: Vec<GroupPosi
         epoch: epoch.0,
         assignment_epoch: target_epoch.0,
         assignor,
-        members: members.into_iter().map(|member| member_as(member, topics)).collect(),
+        members: members.into_iter().map(|member| member_as(member, names)).collect(),
         positions,
     }
 }
 
-fn member_as(described: MemberDescription, topics: &Topics) -> GroupMember {
+fn member_as(described: MemberDescription, names: &TopicNames<'_>) -> GroupMember {
     let MemberDescription { member, details, epoch, phase, is_replaced, assigned, revoking, target } = described;
     let details = details.unwrap_or_default();
-    let Subscription { topics: names, pattern } = details.subscription;
+    let Subscription { topics: subscribed, pattern } = details.subscription;
     let state = match phase {
         _ if is_replaced => MemberState::Replaced,
         _ if epoch.is_none() => MemberState::Away,
@@ -298,30 +299,18 @@ fn member_as(described: MemberDescription, topics: &Topics) -> GroupMember {
         Phase::Unrevoked => MemberState::Revoking,
         Phase::Unreleased => MemberState::Waiting,
     };
+    let partitions = |those: &Partitions| names.partitions(those.iter()).into_iter().collect();
     GroupMember {
         id: member,
         instance_id: details.instance,
         rack: details.rack,
         client_id: details.client_id,
-        topics: names.into_iter().collect(),
+        topics: subscribed.into_iter().collect(),
         pattern,
         epoch: epoch.map(|epoch| epoch.0),
         state,
-        assigned: named(&assigned, topics),
-        revoking: named(&revoking, topics),
-        target: named(&target, topics),
+        assigned: partitions(&assigned),
+        revoking: partitions(&revoking),
+        target: partitions(&target),
     }
-}
-
-/// Those whose topics are there.
-fn named(partitions: &Partitions, topics: &Topics) -> Vec<TopicPartition> {
-    let mut names: Vec<_> = partitions
-        .topics()
-        .filter_map(|(id, numbers)| Some((topics.values().find(|topic| topic.id == id)?, numbers)))
-        .flat_map(|(topic, numbers)| {
-            numbers.iter().map(|number| TopicPartition { topic: topic.name.to_string(), partition: *number })
-        })
-        .collect();
-    names.sort();
-    names
 }

@@ -22,7 +22,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    fn take(&mut self, partition: &Partition) {
+    fn take(&mut self, partition: &Partition) -> Stats {
         let (stats, appended) = (partition.stats(), partition.appended());
         self.partitions += 1;
         self.fenced += usize::from(partition.is_poisoned());
@@ -32,6 +32,7 @@ impl Totals {
         self.appended.records += appended.records;
         self.appended.bytes += appended.bytes;
         self.syncs += partition.syncs();
+        stats
     }
 }
 
@@ -42,7 +43,9 @@ impl Node {
         for topic in self.topics.load().values() {
             let count = if is_internal(&topic.name) { &mut totals.internal_topics } else { &mut totals.topics };
             *count += 1;
-            topic.partitions.iter().for_each(|partition| totals.take(partition));
+            for partition in &topic.partitions {
+                totals.take(partition);
+            }
         }
         totals
     }
@@ -81,9 +84,8 @@ fn measure_topic(topic: &Arc<Topic>) {
     let name: &str = &topic.name;
     let mut totals = Totals::default();
     for (number, partition) in topic.partitions.iter().enumerate() {
-        totals.take(partition);
+        let Stats { end, high_watermark, .. } = totals.take(partition);
         let number = number.to_string();
-        let Stats { end, high_watermark, .. } = partition.stats();
         metrics::PARTITION_END.set(&[name, &number], metrics::number(end.0));
         metrics::PARTITION_HIGH_WATERMARK.set(&[name, &number], metrics::number(high_watermark.0));
     }

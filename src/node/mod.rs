@@ -9,9 +9,10 @@
 //!   work.rs        what falls due, and the threads           open.rs       opening and closing
 //!   coordinator.rs one step of a coordinator                 transactions.rs the coordinators of transactions
 //!   markers.rs     what ends a transaction in its partitions  producer_ids.rs ids of producers, in blocks
-//!   groups.rs      the coordinators of groups                 members.rs  the members that live here
-//!   desk.rs        a coordinator as several threads use it    cleaning.rs which partition is compacted
-//!   holding.rs     what is held for groups                   measuring.rs figures of the whole log
+//!   groups.rs      what is asked of groups                    group_desks.rs their coordinators, as they run
+//!   members.rs     the members that live here                 desk.rs     a coordinator as several threads use it
+//!   holding.rs     what is held for groups                    cleaning.rs which partition is compacted
+//!   measuring.rs   figures of the whole log                   due.rs      when the next of many is to be looked after
 //! ```
 //!
 //! Front ends find topics here ([`Node::topic`]), register what has to be driven ([`Timed`]), and wait here
@@ -26,6 +27,8 @@ mod cleaning;
 mod coordinator;
 mod desk;
 mod driver;
+mod due;
+mod group_desks;
 mod groups;
 mod holding;
 mod home;
@@ -41,7 +44,7 @@ mod slot;
 mod transactions;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,14 +52,12 @@ use std::sync::{Arc, Weak};
 
 use crate::clock::{Clock, Moment, Now};
 use crate::config::TopicConfig;
-#[cfg(test)]
-use crate::config::{CleanerConfig, GroupConfig};
 use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::partition::{Books, Partition};
 use crate::random::Random;
 use crate::sync::{Arc as Pointer, Event, Mutex, MutexGuard, Signal, Swap};
-use crate::types::{NodeId, TopicId};
+use crate::types::{NodeId, TopicId, TopicPartition};
 
 pub(crate) use groups::Committing;
 pub(crate) use holding::{Loss, Losses, Readings};
@@ -66,7 +67,7 @@ pub(crate) use open::NodeOptions;
 use cleaning::Cleaning;
 use desk::Desks;
 use driver::Driver;
-use groups::Groups;
+use group_desks::Groups;
 use holding::Watchers;
 use home::Home;
 use producer_ids::ProducerIds;
@@ -96,6 +97,21 @@ impl Topic {
 
 /// All topics, by name.
 pub(crate) type Topics = BTreeMap<Arc<str>, Arc<Topic>>;
+
+/// The names of topics by their ids, of those that are there.
+pub(crate) struct TopicNames<'t>(BTreeMap<TopicId, &'t str>);
+
+impl<'t> TopicNames<'t> {
+    pub(crate) fn of(topics: &'t Topics) -> Self {
+        Self(topics.values().map(|topic| (topic.id, &*topic.name)).collect())
+    }
+
+    /// Those of these partitions whose topics are there.
+    pub(crate) fn partitions(&self, partitions: impl Iterator<Item = (TopicId, u32)>) -> BTreeSet<TopicPartition> {
+        let name = |(id, partition)| Some(TopicPartition { topic: (*self.0.get(&id)?).to_owned(), partition });
+        partitions.filter_map(name).collect()
+    }
+}
 
 /// What the node drives without knowing it.
 pub(crate) trait Timed: Send + Sync {
@@ -268,18 +284,16 @@ impl Drop for NodeListening {
 impl Node {
     /// A node without a topic, on a disk of its own, that starts no thread.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        let storage = crate::storage::MemoryStorage::new(0).shared();
-        let options = NodeOptions {
-            directory: "/node".into(),
-            storage,
-            clock,
-            background: false,
-            cluster: None,
-            cleaner: CleanerConfig::new(),
-            groups: GroupConfig::new(),
-            seed: 0,
-        };
-        Self::open(options).expect("a new log opens")
+        Self::on(&crate::storage::MemoryStorage::new(0), clock)
+    }
+
+    /// The node of the log that a disk has, or that is made there. It starts no thread.
+    pub(crate) fn on(storage: &crate::storage::MemoryStorage, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let (cleaner, groups) = (crate::config::CleanerConfig::new(), crate::config::GroupConfig::new());
+        let (directory, storage) = ("/log".into(), storage.shared());
+        let options =
+            NodeOptions { directory, storage, clock, background: false, cluster: None, cleaner, groups, seed: 7 };
+        Self::open(options).expect("it opens")
     }
 
     #[cfg(not(loom))]

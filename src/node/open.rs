@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::cleaning::Cleaning;
 use super::desk::Desks;
 use super::driver::Driver;
-use super::groups::Groups;
+use super::group_desks::Groups;
 use super::holding::Watchers;
 use super::home::{Home, check_owner};
 use super::partitions::{Adoption, adoptions};

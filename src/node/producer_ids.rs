@@ -72,24 +72,15 @@ impl Node {
 #[cfg(all(test, not(loom)))]
 #[expect(clippy::unwrap_used, reason = "in a test it is an assertion")]
 mod tests {
-    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
     use crate::clock::ManualClock;
-    use crate::config::{CleanerConfig, GroupConfig};
-    use crate::node::NodeOptions;
     use crate::storage::MemoryStorage;
     use crate::types::Timestamp;
 
     fn open(storage: &MemoryStorage) -> Arc<Node> {
-        let clock = Arc::new(ManualClock::at(Timestamp(0)));
-        let directory = Path::new("/log").to_owned();
-        let storage = storage.shared();
-        let (cleaner, groups) = (CleanerConfig::new(), GroupConfig::new());
-        let options =
-            NodeOptions { directory, storage, clock, background: false, cleaner, cluster: None, groups, seed: 0 };
-        Node::open(options).unwrap()
+        Node::on(storage, Arc::new(ManualClock::at(Timestamp(0))))
     }
 
     #[test]

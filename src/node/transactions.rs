@@ -14,27 +14,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::coordinator::{Asker, Coordinator, Input};
-use super::desk::{AsDesk, Desk, serve, serve_once};
+use super::coordinator::{Asker, Input};
+use super::desk::{AsDesk, Desk, Desks, serve, serve_once};
 use super::markers::Marking;
 use super::slot::Slot;
 use super::{Node, Topic};
 use crate::clock::{Moment, Now};
-use crate::config::{Cleanup, TopicConfig};
-use crate::controller::Command as Administration;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::machine::ProducerIdentity;
-use crate::machine::home::partition_of;
 use crate::partition::OpenTransaction;
 use crate::record::control::Outcome;
 use crate::sync::Mutex;
 use crate::trace;
 use crate::txn::{Action, Command, Coordinator as Transactions, Reply, STATE_PARTITIONS, STATE_TOPIC};
 use crate::types::{ProducerEpoch, ProducerId, TopicPartition};
-
-/// A record that names every partition of the largest transaction fits.
-const STATE_BATCH_BYTES_MAX: u32 = 16 << 20;
-const STATE_SEGMENT_BYTES: u32 = 100 << 20;
 
 /// One coordinator, and what is on its way.
 #[derive(Debug)]
@@ -49,6 +42,24 @@ pub(super) struct TransactionDesk {
 impl AsDesk for TransactionDesk {
     type Machine = Transactions;
     type Reply = Reply;
+
+    const TOPIC: &'static str = STATE_TOPIC;
+    const PARTITIONS: u32 = STATE_PARTITIONS;
+    /// A record that names every partition of the largest transaction fits.
+    const BATCH_BYTES_MAX: u32 = 16 << 20;
+
+    fn desks(node: &Node) -> &Desks<Self> {
+        &node.desks
+    }
+
+    fn open(desk: Desk<Transactions, Reply>) -> Self {
+        Self { desk, markings: BTreeMap::new(), hanging: Vec::new() }
+    }
+
+    fn due(&self, now: Now) -> Option<Moment> {
+        let markings = self.markings.values().chain(&self.hanging).map(|marking| marking.due);
+        markings.chain(self.desk.due(now)).min()
+    }
 
     fn desk(&mut self) -> &mut Desk<Transactions, Reply> {
         &mut self.desk
@@ -70,12 +81,12 @@ impl Node {
     }
 
     fn command(&self, id: &str, command: Command) -> Result<Reply> {
-        self.check_open()?;
         let ends = matches!(command, Command::End { .. });
-        let desk = self.desk(id)?;
+        let desk = self.desk_of::<TransactionDesk>(id)?;
         let slot = Arc::new(Slot::new());
         desk.lock().command(self, id, command, &slot);
-        let reply = serve(desk, &slot, || self.now());
+        serve(desk, &slot, || self.now());
+        let reply = slot.wait();
         if ends && reply.is_ok() {
             self.advance(desk);
         }
@@ -86,13 +97,13 @@ impl Node {
     /// Has the markers of what is decided of a transactional id written and stored, waiting for syncs where that helps:
     /// the next command of the id ends it, by one append of both.
     pub(crate) fn settle(&self, id: &str) -> Result<()> {
-        let desk = self.desk(id)?;
+        let desk = self.desk_of::<TransactionDesk>(id)?;
         self.advance(desk);
         while serve_once(desk, || self.now()) {}
         self.advance(desk);
         let asked = desk.lock().markings.get(id).map(Marking::asked).unwrap_or_default();
         for (name, asker) in &asked {
-            self.serve_group_until(name, asker);
+            self.serve_group_of(name, asker);
         }
         self.advance(desk);
         let written = desk.lock().markings.get(id).map(Marking::written).unwrap_or_default();
@@ -103,39 +114,6 @@ impl Node {
         self.note_due(desk);
         Ok(())
     }
-
-    fn desk(&self, id: &str) -> Result<&Mutex<TransactionDesk>> {
-        let desks = self.desks_of(&*self.state_topic()?);
-        let count = u32::try_from(desks.len()).unwrap_or(u32::MAX);
-        desks.get(partition_of(id, count) as usize).ok_or(Error::Closed)
-    }
-
-    fn desks_of(&self, topic: &Topic) -> &[Mutex<TransactionDesk>] {
-        let open = |partition: &crate::partition::Partition| {
-            let coordinator = Coordinator::new(partition.clone(), Arc::clone(&self.clock));
-            Mutex::new(TransactionDesk { desk: Desk::new(coordinator), markings: BTreeMap::new(), hanging: Vec::new() })
-        };
-        self.desks.or_open(|| topic.partitions.iter().map(open).collect())
-    }
-
-    /// The topic of the coordinators' records; made where it is not there.
-    fn state_topic(&self) -> Result<Arc<Topic>> {
-        if let Ok(topic) = self.topic(STATE_TOPIC) {
-            return Ok(topic);
-        }
-        let config = TopicConfig::new()
-            .partitions(STATE_PARTITIONS)
-            .cleanup(Cleanup::Compact)
-            .segment_bytes(STATE_SEGMENT_BYTES)
-            .batch_bytes_max(STATE_BATCH_BYTES_MAX);
-        let (name, id) = (STATE_TOPIC.to_owned(), self.new_topic_id());
-        self.administer(STATE_TOPIC, Administration::EnsureInternal { name, id, config })?;
-        self.topic(STATE_TOPIC)
-    }
-
-    pub(super) fn now(&self) -> Now {
-        self.clock.now()
-    }
 }
 
 /// What is done without anybody asking.
@@ -143,9 +121,8 @@ impl Node {
     /// Reads what the coordinators know, and goes on with what they have decided. What was given out elsewhere is not
     /// given out here: a broker's topic may have been taken in.
     pub(super) fn recover_transactions(&self) {
-        let Ok(topic) = self.topic(STATE_TOPIC) else { return };
-        let now = self.now();
-        for desk in self.desks_of(&topic) {
+        let (desks, now) = (self.known_desks::<TransactionDesk>(), self.now());
+        for desk in desks {
             let mut locked = desk.lock();
             if !locked.desk.coordinator.has_stopped() {
                 continue;
@@ -156,8 +133,8 @@ impl Node {
                 self.skip_producer_ids(ProducerId(greatest.map_or(0, |id| id.saturating_add(1))));
             }
         }
-        self.find_hanging(&topic);
-        for desk in self.desks_of(&topic) {
+        self.find_hanging(desks);
+        for desk in desks {
             self.advance(desk);
             self.note_due(desk);
         }
@@ -169,7 +146,7 @@ impl Node {
     /// coordinator had noted that all is done. Such a one is ended as its coordinator has decided where that is still
     /// known, and aborted else. Left alone are topics that were found and that nobody has set the settings of yet, which
     /// a broker may take back, and producer ids that this log has not given out, which are a host's own.
-    fn find_hanging(&self, state: &Topic) {
+    fn find_hanging(&self, desks: &[Mutex<TransactionDesk>]) {
         let (topics, image) = (self.topics(), self.image.load());
         let is_ours = |topic: &&Arc<Topic>| image.topic(&topic.name).is_some_and(|state| !state.adopted);
         let mut open = Vec::new();
@@ -184,7 +161,6 @@ impl Node {
         if open.is_empty() {
             return;
         }
-        let desks = self.desks_of(state);
         let mut kept = BTreeMap::new();
         for desk in desks {
             let desk = desk.lock();
@@ -217,12 +193,12 @@ impl Node {
 
     /// When a coordinator has something to do.
     pub(super) fn transactions_due(&self) -> Option<Moment> {
-        self.desks.due()
+        self.desks.due.get()
     }
 
     /// Does what is due; says whether there was anything.
     pub(super) fn run_transactions(&self, now: Now) -> bool {
-        if self.check_open().is_err() || !self.desks.take_due(now.monotonic) {
+        if self.check_open().is_err() || !self.desks.due.take(now.monotonic) {
             return false;
         }
         for desk in self.desks.all() {
@@ -240,13 +216,6 @@ impl Node {
         desk.desk.look_after_tasks(now);
         desk.take_actions(now);
         desk.write_markers(self, now);
-    }
-
-    fn note_due(&self, desk: &Mutex<TransactionDesk>) {
-        let due = desk.lock().due(self.now());
-        if due.is_some_and(|due| self.desks.is_due_by(due)) {
-            self.wake();
-        }
     }
 }
 
@@ -297,10 +266,5 @@ impl TransactionDesk {
             self.markings.remove(&id);
             self.order(now, Command::Complete { id, producer });
         }
-    }
-
-    fn due(&self, now: Now) -> Option<Moment> {
-        let markings = self.markings.values().chain(&self.hanging).map(|marking| marking.due);
-        markings.chain(self.desk.due(now)).min()
     }
 }

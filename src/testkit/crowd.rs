@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Moment, Now};
+use crate::config::GroupConfig;
 use crate::group::{
-    Answer, Command, Coordinator, Details, Heartbeat, Incarnation, Intent, Partitions, Reply, Report, Settings,
-    Subscription, Topic, Topics,
+    Answer, Command, Coordinator, Details, Heartbeat, Incarnation, Intent, Partitions, Reply, Report, Subscription,
+    Topic, Topics,
 };
 use crate::machine::{Applied, Machine};
 use crate::types::{Offset, Timestamp, TopicId};
@@ -79,7 +80,7 @@ impl Crowd {
     }
 
     fn settings(&mut self, members_max: usize) {
-        let settings = Settings { members_max, ..Settings::default() };
+        let settings = GroupConfig::new().members_max(members_max);
         assert_eq!(self.run(Command::Settings(settings)).1, Reply::Done);
     }
 

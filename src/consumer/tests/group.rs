@@ -1,13 +1,12 @@
 //! What a consumer does beside the coordinators of its log: positions that are not settled, progress, and large commits.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::append;
 use crate::clock::ManualClock;
-use crate::config::{CleanerConfig, Durability, GroupConfig, TopicConfig};
+use crate::config::{Durability, TopicConfig};
 use crate::consumer::{Consumer, ConsumerBuilder, Rebalance, RebalanceListener, StartAt};
 use crate::controller::Command as Administration;
 use crate::error::{Error, Result};
@@ -15,7 +14,7 @@ use crate::group::{Command as Group, Details, Heartbeat, Intent, Reply, Report};
 use crate::group::{OFFSETS_PARTITIONS, OFFSETS_TOPIC, Position};
 use crate::machine::ProducerIdentity;
 use crate::machine::home::partition_of;
-use crate::node::{Node, NodeOptions};
+use crate::node::Node;
 use crate::record::control::Outcome;
 use crate::storage::MemoryStorage;
 use crate::sync::Mutex;
@@ -31,17 +30,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
-        let options = NodeOptions {
-            directory: Path::new("/log").to_owned(),
-            storage: MemoryStorage::new(1).shared(),
-            clock: Arc::clone(&clock) as _,
-            background: false,
-            cluster: None,
-            cleaner: CleanerConfig::new(),
-            groups: GroupConfig::new(),
-            seed: 7,
-        };
-        let place = Self { node: Node::open(options).expect("it opens"), clock };
+        let place = Self { node: Node::on(&MemoryStorage::new(1), Arc::clone(&clock) as _), clock };
         place.topic("t", 2);
         for number in 0..2 {
             append(place.node.topic("t").expect("made").partition(number).expect("made"), 10);

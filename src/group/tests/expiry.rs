@@ -100,7 +100,7 @@ fn a_position_may_say_itself_when_it_expires() {
 #[test]
 fn it_is_looked_for_every_ten_minutes_and_a_thousand_at_a_time() {
     let mut desk = Desk::new(&[]);
-    desk.run(Command::Settings(Settings { offsets_retention: MINUTE, ..Settings::default() })).unwrap();
+    desk.run(Command::Settings(GroupConfig::new().offsets_retention(MINUTE))).unwrap();
     let of = |number| (TopicPartition { topic: "orders".to_owned(), partition: number }, position(1));
     let positions = (0..2500).map(of).collect();
     desk.run(Command::Commit { group: GROUP.to_owned(), member: None, positions, producer: None }).unwrap();

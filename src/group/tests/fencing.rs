@@ -132,7 +132,7 @@ fn no_heartbeat_is_taken_before_the_topics_are_known() {
 #[test]
 fn a_group_takes_so_many_members() {
     let mut desk = Desk::new(ORDERS);
-    desk.run(Command::Settings(Settings { members_max: 2, ..Settings::default() })).unwrap();
+    desk.run(Command::Settings(GroupConfig::new().members_max(2))).unwrap();
     let mut a = Peer::join(&mut desk, "a", details(&["orders"]));
     Peer::join(&mut desk, "b", details(&["orders"]));
     let mut c = Peer::new("c", details(&["orders"]));

@@ -66,7 +66,7 @@ struct World {
     commits_at: Moment,
     topics: BTreeMap<String, Topic>,
     made: u8,
-    settings: Settings,
+    settings: GroupConfig,
     max_poll: Duration,
     is_calm: bool,
     /// The group's epoch, as far as it is committed.
@@ -90,7 +90,7 @@ impl World {
         let mut random = Random::seeded(seed);
         let session_timeout = Duration::from_secs([10, 20, 45][below(&mut random, 3)]);
         let max_poll = Duration::from_secs([15, 30, 60][below(&mut random, 3)]);
-        let settings = Settings { session_timeout, heartbeat_interval: HEARTBEATS, ..Settings::default() };
+        let settings = GroupConfig::new().session_timeout(session_timeout).heartbeat_interval(HEARTBEATS);
         let mut desk = Desk::new(&[]);
         desk.run(Command::Settings(settings)).unwrap();
         let common = random.one_in(3).then(|| hosts::some_subscription(&mut random));

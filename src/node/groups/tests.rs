@@ -1,18 +1,20 @@
 //! The coordinators of groups on a node: members, positions, transactions, crashes.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::clock::ManualClock;
-use crate::config::{CleanerConfig, Durability};
-use crate::group::{Details, MemberSettings, Partitions, Subscription};
-use crate::node::NodeOptions;
+use crate::clock::{Clock, ManualClock};
+use crate::config::{Durability, TopicConfig};
+use crate::controller::Command as Administration;
+use crate::group::{Details, MemberSettings, OFFSETS_PARTITIONS, Partitions, Subscription};
+use crate::machine::home::partition_of;
+use crate::node::Membership;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::record::control::Outcome;
 use crate::storage::{Fault, MemoryStorage, Operation, OperationKind};
-use crate::sync::Signal;
+use crate::sync::{Arc as Pointer, Signal};
 use crate::txn::{Command as TransactionCommand, Reply as TransactionReply};
 use crate::types::{LeaderEpoch, Timestamp};
 
@@ -29,17 +31,7 @@ impl Place {
 
     fn at(storage: MemoryStorage) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
-        let options = NodeOptions {
-            directory: Path::new("/log").to_owned(),
-            storage: storage.shared(),
-            clock: Arc::clone(&clock) as _,
-            background: false,
-            cluster: None,
-            cleaner: CleanerConfig::new(),
-            groups: GroupConfig::new(),
-            seed: 7,
-        };
-        Self { node: Node::open(options).unwrap(), clock, storage }
+        Self { node: Node::on(&storage, Arc::clone(&clock) as _), clock, storage }
     }
 
     fn topic(&self, name: &str, partitions: u32) {
@@ -453,7 +445,7 @@ fn whoever_has_its_answer_wakes_the_next() {
     place.storage.fail_when(move |operation| {
         let is_meant = operation.kind == OperationKind::Sync && operation.path.starts_with(&path);
         while is_meant && is_first.load(std::sync::atomic::Ordering::SeqCst) {
-            let desk = node.known_group_desk("g").unwrap().lock();
+            let desk = node.groups.desks.of("g").unwrap().lock();
             if desk.desk.coordinator.waiting() == 2 {
                 is_first.store(false, std::sync::atomic::Ordering::SeqCst);
             }
@@ -474,4 +466,33 @@ fn whoever_has_its_answer_wakes_the_next() {
         all.recv_timeout(Duration::from_secs(60)).expect("nobody does what the second one waits for");
     }
     place.storage.clear_faults();
+}
+
+/// A clock that goes on whenever somebody looks.
+#[derive(Debug, Default)]
+struct Restless(AtomicU64);
+
+impl Clock for Restless {
+    fn wall(&self) -> Timestamp {
+        Timestamp(1_000_000)
+    }
+
+    fn monotonic(&self) -> Moment {
+        Moment(self.0.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+/// The timed thread used to take what is to be done at once for later than its turn, and went round until something else
+/// was due.
+#[test]
+fn the_leave_of_a_consumer_that_was_dropped_is_said_at_once_while_time_goes_on() {
+    let storage = MemoryStorage::new(1);
+    let place = Place { node: Node::on(&storage, Arc::new(Restless::default())), clock: Arc::default(), storage };
+    place.topic("orders", 1);
+    let member = place.member("g", "orders", None);
+    (0..3).for_each(|_| place.node.tick());
+    assert!(!place.node.run_groups(place.node.now()), "nothing is due");
+    drop(member);
+    assert!(place.node.run_groups(place.node.now()));
+    assert!(place.node.groups.leaving.lock().is_empty());
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Moment, Now};
+use crate::config::GroupConfig;
 use crate::error::Result;
 use crate::group::{
     Action, Answer, Command, Coordinator, Description, Details, Epoch, GroupState, Heartbeat, Incarnation, Intent,
-    Partitions, Reply, Report, Settings, Subscription, Topic, Topics,
+    Partitions, Reply, Report, Subscription, Topic, Topics,
 };
 use crate::machine::{Applied, Machine, ProducerIdentity, Recorded};
 use crate::record::control::Outcome;
@@ -40,7 +41,7 @@ pub fn group_state(mut bytes: &[u8]) {
         }
     }
     desk.coordinator.loaded(desk.now);
-    desk.run(Command::Settings(Settings::default())).expect("it is taken");
+    desk.run(Command::Settings(GroupConfig::new())).expect("it is taken");
     desk.topics(3);
     desk.recover();
 }
@@ -143,7 +144,7 @@ impl Desk {
             self.report(peer);
         }
         self.end(Outcome::Aborted);
-        self.pass(Settings::default().session_timeout.as_secs() + 1);
+        self.pass(GroupConfig::new().session_timeout.as_secs() + 1);
         for group in groups {
             // Its positions may have expired, and it with them.
             if self.describe(&group).is_some() {
