@@ -4,7 +4,6 @@ mod group;
 mod led_on;
 mod model;
 mod positions;
-mod progress;
 mod topics;
 mod turns;
 mod waiting;

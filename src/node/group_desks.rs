@@ -261,8 +261,9 @@ impl GroupDesk {
     }
 
     fn tell(&mut self, node: &Node, now: Now) {
-        let Some(generation) = self.desk.coordinator.generation() else { return };
+        // Also where no machine can be made: topics that nobody has asked for are new ones, and urgent.
         let topics = node.group_topics();
+        let Some(generation) = self.desk.coordinator.generation() else { return };
         let told = self.told.as_ref().filter(|told| told.generation == generation);
         let is_new = told.is_none();
         if told.is_some_and(|told| Arc::ptr_eq(&told.topics, &topics)) {
