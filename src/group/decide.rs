@@ -34,6 +34,7 @@ pub(super) fn decide(state: &mut Coordinator, now: Now, command: Command) -> Dec
         Command::Describe { group } => describe(state, group),
         Command::List => Ok((Vec::new(), list(state))),
         Command::Topics(topics) => Ok((sweep::topics(state, now, topics), Reply::Done)),
+        Command::ForgetTopic { topic } => Ok((sweep::forget(state, now, topic), Reply::Done)),
         Command::Settings(settings) => {
             configure(state, settings);
             Ok((Vec::new(), Reply::Done))

@@ -11,7 +11,8 @@
 //!
 //! Two drive it. The node's thread calls [`Member::heartbeat`] when [`Member::deadline`] has come, sends what it is given,
 //! and hands the answer to [`Member::answered`]; a heartbeat that is not answered is made again, with another number, and
-//! whatever answers an earlier one is passed over. The consumer calls [`Member::polled`] at the head of each poll, drops and
+//! whatever answers an earlier one is passed over. So each waits longer than the one before: answers that take longer than
+//! the time between two heartbeats would all be passed over otherwise. The consumer calls [`Member::polled`] at the head of each poll, drops and
 //! takes partitions as it is told, and reads of [`Member::readable`] only; [`Member::upcoming`] tells it before what it will
 //! have to give back, so that it commits these positions first.
 //!
@@ -39,6 +40,9 @@ const FIRST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A refusal that may pass is followed by another try after this time.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// The time that a heartbeat waits is doubled so often at most.
+const REPEATS_MAX: u32 = 10;
 
 /// What a member is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +85,8 @@ pub(crate) struct Member {
     number: u64,
     seen: Option<Incarnation>,
     awaited: Option<Awaited>,
+    /// So many in a row were made again.
+    repeats: u32,
     /// What the consumer has, since its last poll.
     owned: Partitions,
     /// What it may have, as was answered last.
@@ -93,11 +99,15 @@ pub(crate) struct Member {
     hurried: Option<Moment>,
     /// Until when what is owned may be read.
     lease: Option<Moment>,
-    /// Until when what is asked back is to be given back.
+    /// Until when what is asked back may be read.
     revoke_by: Option<Moment>,
+    /// By when it is to be given back, on the clock below: the coordinator counts so, too.
+    revoke_end: Option<Duration>,
     /// The leave of an earlier id, or of this one.
     parting: Option<Heartbeat>,
     interval: Duration,
+    /// A heartbeat waits no longer than this for its answer: half of a session.
+    patience: Duration,
     next: Moment,
     clock: SteppedClock,
     /// When the consumer polled last, on that clock.
@@ -136,6 +146,7 @@ impl Member {
             number: 0,
             seen: None,
             awaited: None,
+            repeats: 0,
             owned: Partitions::default(),
             offered: Partitions::default(),
             is_moved: false,
@@ -143,8 +154,10 @@ impl Member {
             hurried: None,
             lease: None,
             revoke_by: None,
+            revoke_end: None,
             parting: None,
             interval: FIRST_INTERVAL,
+            patience: FIRST_INTERVAL,
             next: now,
             clock: SteppedClock::starting(now),
             polled: Duration::ZERO,
@@ -165,6 +178,7 @@ impl Member {
         if self.next_due() > now {
             return None;
         }
+        self.repeats = if self.awaited.is_some() { self.repeats.saturating_add(1) } else { 0 };
         let heartbeat = self.say(intent);
         let reported = heartbeat.report.owned.clone();
         self.awaited = Some(Awaited { number: self.number, sent: now, reported });
@@ -299,7 +313,8 @@ impl Member {
             self.part(Intent::LeaveForNow);
             self.lose();
             self.standing = Standing::Out;
-        } else if self.revoke_by.is_some_and(|end| end <= now) {
+        } else if self.revoke_end.is_some_and(|end| end <= self.clock.elapsed()) && !self.owned.is_within(&self.offered)
+        {
             self.part(Intent::Leave);
             self.rejoin(now);
         }
@@ -307,7 +322,10 @@ impl Member {
 
     fn next_due(&self) -> Moment {
         match &self.awaited {
-            Some(awaited) => awaited.sent.after(self.interval),
+            Some(awaited) => {
+                let longer = self.interval.saturating_mul(1 << self.repeats.min(REPEATS_MAX));
+                awaited.sent.after(longer.min(self.patience).max(self.interval))
+            }
             None => self.next,
         }
     }
@@ -333,8 +351,11 @@ impl Member {
         self.standing = Standing::Joined(answer.epoch);
         self.seen = Some(answer.incarnation);
         self.interval = answer.heartbeat_interval;
+        self.patience = answer.session_timeout / 2;
         self.lease = Some(sent.after(answer.session_timeout));
+        self.clock.step(now);
         self.revoke_by = answer.revoke_within.map(|left| sent.after(left));
+        self.revoke_end = answer.revoke_within.map(|left| self.clock.elapsed() + left);
         self.offered = answer.assignment.unwrap_or_else(|| reported.clone());
         self.is_moved = self.owned != self.offered;
         let hurried = self.hurried.take();
@@ -375,6 +396,7 @@ impl Member {
         self.is_moved = false;
         self.lease = None;
         self.revoke_by = None;
+        self.revoke_end = None;
         self.awaited = None;
         self.seen = None;
     }

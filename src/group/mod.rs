@@ -169,6 +169,8 @@ pub(crate) enum Command {
     /// taken before the first. A topic that is gone, or is another of the same name, takes its positions with it; groups
     /// whose subscriptions lead to other partitions get another epoch.
     Topics(Arc<Topics>),
+    /// The positions in a topic that is not there are forgotten.
+    ForgetTopic { topic: String },
     /// What holds for all groups: soft, and given behind each load.
     Settings(Settings),
     /// Time has passed: whoever is silent for too long is removed, and who does not give back.

@@ -92,6 +92,11 @@ impl Coordinator {
         })
     }
 
+    /// Whether a group has a position in the topic, or will have one if a transaction is committed.
+    pub(crate) fn has_positions_in(&self, topic: &str) -> bool {
+        self.groups.values().any(|group| group.offsets.partitions().any(|partition| partition.topic == topic))
+    }
+
     /// Takes an event in.
     pub(super) fn take(&mut self, at: Applied, event: &Event) {
         let name = event.group();

@@ -39,6 +39,13 @@ pub(super) fn topics(state: &mut Coordinator, now: Now, topics: Arc<Topics>) -> 
     events
 }
 
+/// A topic is not there.
+pub(super) fn forget(state: &mut Coordinator, now: Now, topic: String) -> Vec<Event> {
+    state.soft.doomed.insert(topic);
+    state.soft.is_sweeping = true;
+    sweep(state, now.wall, RECORDS_MAX)
+}
+
 /// Time has passed.
 pub(super) fn tick(state: &mut Coordinator, now: Now) -> Vec<Event> {
     let mut events = remove_silent(state, now.wall);

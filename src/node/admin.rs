@@ -75,6 +75,9 @@ impl Node {
         let mut failures = self.reconcile_if_due();
         let known = self.image.load();
         let known = known.topic(topic).map_or(0, |known| known.config.partitions);
+        if known == 0 {
+            self.forget_positions_in(topic)?;
+        }
         let free = if known < total { self.home.check_free(topic, known..total) } else { Ok(()) };
         free.map_err(|in_the_way| failures.remove(topic).unwrap_or(in_the_way))
     }

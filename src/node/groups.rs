@@ -37,6 +37,7 @@ use crate::group::{
 };
 use crate::machine::ProducerIdentity;
 use crate::machine::home::partition_of;
+use crate::mutants;
 use crate::partition::Partition;
 use crate::sync::{Arc as Pointer, Mutex};
 use crate::types::{Offset, TopicId, TopicPartition};
@@ -293,6 +294,23 @@ impl Node {
         Ok(asker)
     }
 
+    /// Has the coordinators forget the positions in a topic that is not there, and store that. Their records have no ids of
+    /// topics: once there is another of that name, whoever reads the records anew takes the positions for its own.
+    pub(super) fn forget_positions_in(&self, topic: &str) -> Result<()> {
+        for desk in self.groups.desks.all() {
+            let is_spared = mutants::is_in(mutants::POSITIONS_INHERITED);
+            let mut is_due = !is_spared && desk.lock().may_have_positions_in(topic);
+            while is_due {
+                let asker = self.submit_to_group(desk, Command::ForgetTopic { topic: topic.to_owned() });
+                let reply = serve(desk, &asker, || self.now());
+                self.note_group_due(desk);
+                reply?;
+                is_due = desk.lock().has_positions_in(topic);
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until something is answered that the coordinator of a group was asked.
     pub(super) fn serve_group<T>(&self, group: &str, slot: &Slot<T>) {
         if let Some(desk) = self.known_group_desk(group) {
@@ -391,12 +409,13 @@ impl Node {
         if self.groups_due().is_none_or(|due| due > now.monotonic) || self.check_open().is_err() {
             return false;
         }
+        // The first that is told of new topics makes them known ones.
+        let is_retold = self.are_topics_new();
         self.say_leaves();
         let members = self.memberships();
         for membership in members.iter().filter(|one| one.due(now.monotonic).is_some_and(|due| due <= now.monotonic)) {
             membership.drive(now.monotonic);
         }
-        let is_retold = self.are_topics_new();
         if self.groups.desks.take_due(now.monotonic) || is_retold {
             for desk in self.groups.desks.all() {
                 let touched = {
@@ -484,6 +503,17 @@ fn leaves(machine: &GroupMachine) -> Vec<Heartbeat> {
 }
 
 impl GroupDesk {
+    /// Whether its records may have positions in a topic, those that are stored or those that are not.
+    fn may_have_positions_in(&self, topic: &str) -> bool {
+        let coordinator = &self.desk.coordinator;
+        let is_unsettled = coordinator.generation().is_some() && coordinator.settled().is_none();
+        is_unsettled || coordinator.has_stopped() || self.has_positions_in(topic)
+    }
+
+    fn has_positions_in(&self, topic: &str) -> bool {
+        self.desk.coordinator.machine().is_some_and(|machine| machine.has_positions_in(topic))
+    }
+
     /// Makes the machine where there is none, and tells it what no record says.
     fn prepare(&mut self, node: &Node, now: Now) {
         let coordinator = &self.desk.coordinator;

@@ -33,6 +33,18 @@ impl Half {
         }
     }
 
+    /// What it says while time passes, of which it takes note.
+    fn beats_within(&mut self, time: Duration) -> Vec<Intent> {
+        let (end, mut said) = (self.now.after(time), Vec::new());
+        while self.now < end {
+            self.now = self.now.after(SECOND / 2);
+            while let Some(beat) = self.beat() {
+                said.push(beat.intent);
+            }
+        }
+        said
+    }
+
     fn beat(&mut self) -> Option<Heartbeat> {
         let beat = self.member.heartbeat(self.now);
         if beat.is_some() {
@@ -110,6 +122,24 @@ fn it_joins_at_once_and_reports_every_interval() {
     let beat = half.beat().unwrap();
     assert_eq!((beat.intent, beat.report.owned), (Intent::Stay(Epoch(1)), some("orders", 0..2)));
     assert!(beat.report.seen.is_some());
+}
+
+/// Answers take three intervals: each was passed over, since the next heartbeat was on its way by then.
+#[test]
+fn answers_that_are_slow_are_heard_at_last() {
+    let mut half = Half::owning(&some("orders", 0..2));
+    let (mut under_way, mut heard): (Vec<(Moment, u64)>, bool) = (Vec::new(), false);
+    for _ in 0..120 {
+        half.pass(SECOND / 2);
+        half.poll();
+        under_way.extend(half.beat().map(|beat| (half.now.after(15 * SECOND), beat.report.number)));
+        let now = half.now;
+        for (_, number) in under_way.extract_if(.., |(due, _)| *due <= now) {
+            half.answer_to(number, 2, None, None);
+        }
+        heard |= half.member.claim().is_some_and(|claim| claim.epoch == Epoch(2));
+    }
+    assert!(heard);
 }
 
 #[test]
@@ -241,6 +271,34 @@ fn a_suspended_process_has_not_missed_its_poll() {
     assert_eq!(half.readable(), Some(some("orders", 0..2)));
 }
 
+/// It was asked for one of two, and has given it: while that is not answered, for it is slow to be stored, or the process is
+/// suspended, it stays. It once left the group when the time was up, and lost the other, too.
+#[test]
+fn whoever_has_given_back_does_not_leave() {
+    let mut half = Half::owning(&some("orders", 0..2));
+    half.pass(5 * SECOND);
+    half.beat().unwrap();
+    half.answer(1, Some(some("orders", 0..1)), Some(POLLS / 2));
+    assert_eq!(half.poll().revoked, some("orders", 1..2));
+    half.beat().unwrap();
+    half.now = half.now.after(3600 * SECOND);
+    assert_eq!(half.readable(), None, "another may have it by now");
+    let beats = half.beats_within(POLLS - 5 * SECOND);
+    assert!(beats.iter().all(|intent| *intent == Intent::Stay(Epoch(1))), "but that is not known: {beats:?}");
+    half.answer(2, None, None);
+    assert_eq!((half.poll(), half.readable()), (Changes::default(), Some(some("orders", 0..1))));
+
+    // It is asked, and suspended before it has polled.
+    let mut half = Half::owning(&some("orders", 0..2));
+    half.pass(5 * SECOND);
+    half.beat().unwrap();
+    half.answer(1, Some(some("orders", 0..1)), Some(POLLS));
+    half.now = half.now.after(3600 * SECOND);
+    assert_eq!(half.beat().unwrap().intent, Intent::Stay(Epoch(1)), "it has waited for a second");
+    half.answer(1, Some(some("orders", 0..1)), Some(POLLS - SECOND));
+    assert_eq!(half.poll().revoked, some("orders", 1..2));
+}
+
 #[test]
 fn a_lease_lasts_from_when_the_heartbeat_was_sent() {
     let mut half = Half::new(details(&["orders"]));
@@ -253,8 +311,13 @@ fn a_lease_lasts_from_when_the_heartbeat_was_sent() {
     assert!(half.readable().is_some());
     half.now = sent.after(20 * SECOND);
     assert_eq!(half.readable(), None, "it was to give back");
-    assert_eq!(half.beat().unwrap().intent, Intent::Leave);
-    assert_eq!(half.beat().unwrap().intent, Intent::Join);
+    let beats = half.beats_within(20 * SECOND);
+    assert!(
+        beats.iter().all(|intent| *intent == Intent::Stay(Epoch(1))),
+        "it counts as its coordinator does: {beats:?}"
+    );
+    let beats = half.beats_within(2 * SECOND);
+    assert_eq!(beats[..2], [Intent::Leave, Intent::Join]);
     assert_eq!(half.poll().lost, some("orders", 0..2));
 
     let mut half = Half::owning(&some("orders", 0..2));
