@@ -37,6 +37,7 @@ use crate::group::{
 };
 use crate::machine::ProducerIdentity;
 use crate::machine::home::partition_of;
+use crate::mutants;
 use crate::partition::Partition;
 use crate::sync::{Arc as Pointer, Mutex};
 use crate::types::{Offset, TopicId, TopicPartition};
@@ -297,7 +298,8 @@ impl Node {
     /// topics: once there is another of that name, whoever reads the records anew takes the positions for its own.
     pub(super) fn forget_positions_in(&self, topic: &str) -> Result<()> {
         for desk in self.groups.desks.all() {
-            let mut is_due = desk.lock().may_have_positions_in(topic);
+            let is_spared = mutants::is_in(mutants::POSITIONS_INHERITED);
+            let mut is_due = !is_spared && desk.lock().may_have_positions_in(topic);
             while is_due {
                 let asker = self.submit_to_group(desk, Command::ForgetTopic { topic: topic.to_owned() });
                 let reply = serve(desk, &asker, || self.now());

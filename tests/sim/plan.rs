@@ -26,6 +26,10 @@ pub(super) struct Plan {
     pub(super) compacts: bool,
     /// The coordinators' own topic has small segments, which are compacted.
     pub(super) small_state: bool,
+    /// How many groups there are.
+    pub(super) groups: usize,
+    /// How long members of a group may be silent.
+    pub(super) session: Duration,
 }
 
 impl Plan {
@@ -43,6 +47,8 @@ impl Plan {
             transactors: choice.pick(&[0, 0, 1, 2, 3]),
             compacts: choice.one_in(2),
             small_state: choice.one_in(3),
+            groups: choice.pick(&[0, 0, 1, 2]),
+            session: Duration::from_secs(choice.pick(&[8, 20, 45])),
         }
     }
 }

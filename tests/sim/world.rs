@@ -9,9 +9,11 @@ use taffrail::{Clock, Error, Log, ManualClock, MemoryStorage, Partition, Timesta
 use super::Ran;
 use super::choice::Choice;
 use super::faults::Doom;
+use super::groups::GroupActor;
 use super::holds::Held;
 use super::model::{Model, Slot};
 use super::plan::Plan;
+use super::positions::GroupModel;
 use super::producers::ProducerActor;
 use super::readers::ReaderActor;
 use super::trace::Trace;
@@ -33,6 +35,11 @@ pub(super) struct World {
     pub(super) producers: Vec<ProducerActor>,
     pub(super) transactors: Vec<TransactionActor>,
     pub(super) readers: Vec<ReaderActor>,
+    pub(super) groups: Vec<GroupActor>,
+    /// How many consumers of groups there have been.
+    pub(super) consumers: u64,
+    /// And how often they have polled.
+    pub(super) polls: u64,
     pub(super) holds: Vec<Held>,
     /// The end that comes at an operation on the disk.
     pub(super) doom: Option<Doom>,
@@ -50,6 +57,7 @@ enum Turn {
     Transact,
     Compact,
     Read,
+    Assemble,
     Tick,
     Administer,
     Hold,
@@ -65,6 +73,10 @@ impl World {
         let producers = (0..plan.producers).map(|number| ProducerActor::new(number, &mut choice)).collect();
         let transactors = (0..plan.transactors).map(|index| TransactionActor::new(index, &mut choice)).collect();
         let readers = (0..plan.readers).map(|_| ReaderActor::new(&mut choice)).collect();
+        let groups = |index| GroupActor::new(index, &plan, &NAMES[..plan.topics], &mut choice);
+        let groups: Vec<_> = (0..plan.groups).map(groups).collect();
+        let mut model = Model::default();
+        model.groups.extend(groups.iter().map(|_| GroupModel::default()));
         let storage = MemoryStorage::new(choice.seed());
         let mut trace = Trace::new();
         trace.note(format_args!("{plan:?}"));
@@ -72,13 +84,16 @@ impl World {
             choice,
             trace,
             plan,
-            model: Model::default(),
+            model,
             storage,
             clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
             log: None,
             producers,
             transactors,
             readers,
+            groups,
+            consumers: 0,
+            polls: 0,
             holds: Vec::new(),
             doom: None,
             excused: false,
@@ -104,12 +119,13 @@ impl World {
     }
 
     fn step(&mut self) {
-        let transacts = self.plan.transactors > 0;
+        let (transacts, groups) = (self.plan.transactors > 0, self.plan.groups > 0);
         let turns = [
             (if transacts { 22 } else { 45 }, Turn::Produce),
             (if transacts { 33 } else { 0 }, Turn::Transact),
             (if self.plan.compacts { 4 } else { 0 }, Turn::Compact),
-            (25, Turn::Read),
+            (if groups { 12 } else { 25 }, Turn::Read),
+            (if groups { 35 } else { 0 }, Turn::Assemble),
             (18, Turn::Tick),
             (3, Turn::Administer),
             (4, Turn::Hold),
@@ -125,6 +141,7 @@ impl World {
             Turn::Transact => self.transact(),
             Turn::Compact => self.compact(),
             Turn::Read => self.read(),
+            Turn::Assemble => self.assemble(),
             Turn::Tick => self.tick(),
             Turn::Administer => self.administer(),
             Turn::Hold => self.hold(),
