@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use taffrail::{
-    Clock, Error, GroupConfig, Isolation, Offset, OutOfRange, ResetTo, StartAt, TopicPartition, Which,
-};
+use taffrail::{Clock, Error, GroupConfig, Isolation, Offset, OutOfRange, ResetTo, StartAt, TopicPartition, Which};
 
 use super::choice::Choice;
 use super::members::MemberActor;
@@ -190,7 +188,10 @@ impl World {
         let look = self.look_now(&name.topic, is_stable);
         let may_be = self.model.may_be_found(index, name, look, at);
         let is_named = !self.log().damaged_groups().is_empty();
-        assert!(may_be || is_named || !self.model.groups[index].is_damaged, "{name} is at {at:?}, and nothing is damaged");
+        assert!(
+            may_be || is_named || !self.model.groups[index].is_damaged,
+            "{name} is at {at:?}, and nothing is damaged"
+        );
         self.model.position_found(index, name, look, at)
     }
 
@@ -277,7 +278,11 @@ impl World {
         let is_damaged = self.model.groups[index].is_damaged || self.excused;
         let members = &self.groups[index].members;
         let alive = members.iter().find(|one| !one.owned.is_empty() && !one.may_be_out(now) && !one.is_replaced());
-        assert!(alive.is_none() || is_damaged, "it is empty, they say, and {} owns something", alive.expect("as was seen"));
+        assert!(
+            alive.is_none() || is_damaged,
+            "it is empty, they say, and {} owns something",
+            alive.expect("as was seen")
+        );
     }
 
     /// The log has ended, and all members with it.

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use taffrail::{Delivery, Progress, ProducerEpoch, ProducerId, Result, Transaction, TransactionalProducer};
+use taffrail::{Delivery, ProducerEpoch, ProducerId, Progress, Result, Transaction, TransactionalProducer};
 
 use super::record::Outgoing;
 

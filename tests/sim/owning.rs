@@ -147,7 +147,8 @@ impl World {
         let Some(owner) = group.owners.get(&slot) else { return };
         let members = &self.groups[index].members;
         let Some(owner) = members.iter().find(|member| member.number == *owner) else { return };
-        let is_out = owner.may_be_out(self.clock.monotonic()) || owner.is_replaced() || owner.number == members[at].number;
+        let is_out =
+            owner.may_be_out(self.clock.monotonic()) || owner.is_replaced() || owner.number == members[at].number;
         let is_sound = !self.excused && !group.is_damaged;
         assert!(is_out || !is_sound, "{} gets {slot:?}, which is {owner}'s", members[at]);
     }
@@ -194,7 +195,7 @@ impl World {
     }
 
     /// It has what it was told, and nothing else.
-    fn check_assignment(&mut self, index: usize, at: usize) {
+    pub(super) fn check_assignment(&mut self, index: usize, at: usize) {
         let member = &mut self.groups[index].members[at];
         let assigned: Vec<_> = member.consumer().assignment();
         let told = member.owned.keys().map(|(topic, partition)| (topic.as_str(), *partition));

@@ -275,7 +275,8 @@ impl World {
     }
 
     fn a_partition_of(&mut self, index: usize, at: usize) -> Option<(TopicPartition, Slot)> {
-        let owned: Vec<_> = self.groups[index].members[at].owned.iter().map(|(key, owned)| (key.clone(), *owned)).collect();
+        let owned: Vec<_> =
+            self.groups[index].members[at].owned.iter().map(|(key, owned)| (key.clone(), *owned)).collect();
         if owned.is_empty() {
             return None;
         }

@@ -92,7 +92,7 @@ impl World {
             self.storage = self.storage.crash(self.choice.seed());
             self.model.lost_power();
             self.end_readers(true);
-        self.end_groups(true);
+            self.end_groups(true);
             return false;
         }
         self.end_producers(Answers::Closed);
@@ -122,7 +122,7 @@ impl World {
                 self.storage = self.storage.crash(self.choice.seed());
                 self.model.lost_power();
                 self.end_readers(true);
-        self.end_groups(true);
+                self.end_groups(true);
             } else if opened.is_some() {
                 break opened;
             } else {

@@ -107,7 +107,8 @@ impl World {
                 let group = &self.model.groups[index];
                 let begin = group.left_out.get(&slot).copied().unwrap_or(0);
                 let is_due = |(offset, serial): &(u64, u64)| {
-                    let is_hidden = self.model.is_aborted(*serial) || self.model.may_have_lost_its_marker(slot, *serial);
+                    let is_hidden =
+                        self.model.is_aborted(*serial) || self.model.may_have_lost_its_marker(slot, *serial);
                     *offset >= begin && !is_hidden && !group.handed.contains(serial)
                 };
                 let left_out = picture.records().find(is_due);

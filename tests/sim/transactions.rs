@@ -255,7 +255,13 @@ impl World {
     }
 
     pub(super) fn check_refusal_in(
-        &mut self, index: usize, at: usize, name: &str, partition: Option<u32>, error: &Error) {
+        &mut self,
+        index: usize,
+        at: usize,
+        name: &str,
+        partition: Option<u32>,
+        error: &Error,
+    ) {
         let fenced = self.transactors[index].instances[at].fenced;
         match error {
             Error::ProducerFenced { .. } | Error::UnknownTransactionalId { .. } => {
