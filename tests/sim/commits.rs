@@ -65,7 +65,9 @@ impl World {
 
     /// Says whether it was stored.
     pub(super) fn commit_now(&mut self, index: usize, at: usize) -> bool {
-        let changed = self.marks(index, at, false)[0].len();
+        // Whoever commits by itself may have done so before.
+        let is_automatic = matches!(self.groups[index].members[at].habit, Habit::Automatic(..));
+        let is_something = !is_automatic && !self.marks(index, at, false)[0].is_empty();
         let commit = self.begin_commit(index, at, true);
         let member = &mut self.groups[index].members[at];
         let outcome = member.consumer().commit();
@@ -73,7 +75,7 @@ impl World {
         self.trace.note(line);
         // Those that it has not waited for come before.
         self.take_news(index, at);
-        self.committed(index, at, &commit, &outcome, changed > 0);
+        self.committed(index, at, &commit, &outcome, is_something);
         outcome.is_ok()
     }
 

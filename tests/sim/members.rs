@@ -202,15 +202,25 @@ impl World {
             // It may have joined after the other, or before.
             member.replaced = if member.replaced == Replaced::No { Replaced::No } else { Replaced::Maybe };
         }
+        let mut is_contested = false;
         for other in &mut self.groups[index].members {
             let is_other = instance.is_some() && other.instance == instance && other.number != number;
-            if !is_other || other.replaced == Replaced::Yes {
+            if !is_other {
+                continue;
+            }
+            // Who joins meanwhile may come before, or after.
+            is_contested |= other.consumer.as_ref().and_then(Consumer::member_id).is_none();
+            if other.replaced == Replaced::Yes {
                 continue;
             }
             let stays = other.id.is_some() && other.consumer.as_ref().and_then(Consumer::member_id) == other.id;
             let is_before = stays && other.joined <= before;
             other.replaced = if has_joined && is_before { Replaced::Yes } else { Replaced::Maybe };
             other.replaced_at = sendings;
+        }
+        let member = &mut self.groups[index].members[at];
+        if is_contested && member.replaced == Replaced::No {
+            (member.replaced, member.replaced_at) = (Replaced::Maybe, sendings);
         }
     }
 

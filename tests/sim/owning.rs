@@ -81,12 +81,10 @@ impl World {
 
     /// Within the poll it has passed what it is not to see, before it was asked.
     fn moved_on(&mut self, index: usize, at: usize, places: &Places) {
-        for (name, next) in places {
-            let (owned, Some(next)) = (self.owned(index, at, name), *next) else { continue };
-            let (At::Offset(from) | At::First(from)) = owned.at else { continue };
-            if from < next && self.ask(&name.topic).is_some_and(|topic| topic.id == owned.topic) {
-                self.check_seen(index, at, name, (owned.topic, name.partition), from..next, &[]);
-                self.set_at(index, at, name, At::Offset(next));
+        for one in self.as_found(index, at) {
+            let place = places.iter().find(|(name, _)| *name == one.name);
+            if let Some(next) = place.and_then(|(_, next)| *next) {
+                self.passed_to(index, at, &one, next);
             }
         }
     }

@@ -12,8 +12,8 @@ use super::positions::Outcome;
 use super::world::World;
 
 /// A partition of a consumer, as a poll has found it.
-struct Before {
-    name: TopicPartition,
+pub(super) struct Before {
+    pub(super) name: TopicPartition,
     slot: Slot,
     at: u64,
     start: u64,
@@ -77,7 +77,8 @@ impl World {
         self.groups[index].members[at].owned.values_mut().for_each(|owned| owned.committed = None);
     }
 
-    fn as_found(&self, index: usize, at: usize) -> Vec<Before> {
+    /// What it reads, and where, in partitions that are there.
+    pub(super) fn as_found(&self, index: usize, at: usize) -> Vec<Before> {
         let mut all = Vec::new();
         for ((topic, number), owned) in &self.groups[index].members[at].owned {
             let (At::Offset(offset) | At::First(offset)) = owned.at else { continue };
@@ -168,21 +169,26 @@ impl World {
     /// Where nothing was handed out it may have passed what it is not to see.
     fn passed_over(&mut self, index: usize, at: usize, before: &[Before], but: Option<(&str, u32)>) {
         for one in before.iter().filter(|one| but != Some((one.name.topic.as_str(), one.name.partition))) {
-            let (name, owned) = (&one.name, self.owned(index, at, &one.name));
             let consumer = self.groups[index].members[at].consumer();
-            let Ok(position) = consumer.position(&name.topic, name.partition) else { continue };
-            let (from, next) = (one.at, position.offset.0);
-            let is_sent = self.groups[index].policy == OutOfRange::Earliest && (from < one.start || owned.doubtful);
-            if is_sent && next != from {
-                let to = if next == one.start { At::First(next) } else { At::Offset(next) };
-                self.set_at(index, at, name, to);
-                continue;
+            if let Ok(position) = consumer.position(&one.name.topic, one.name.partition) {
+                self.passed_to(index, at, one, position.offset.0);
             }
-            assert!(from <= next, "{} goes back in {name}", self.groups[index].members[at]);
-            if from < next {
-                self.check_seen(index, at, name, one.slot, from..next, &[]);
-                self.set_at(index, at, name, At::Offset(next));
-            }
+        }
+    }
+
+    /// It is there now, and was handed out nothing on the way.
+    pub(super) fn passed_to(&mut self, index: usize, at: usize, one: &Before, next: u64) {
+        let (name, from) = (&one.name, one.at);
+        let owned = self.owned(index, at, name);
+        let is_sent = self.groups[index].policy == OutOfRange::Earliest && (from < one.start || owned.doubtful);
+        if is_sent && next != from {
+            let to = if next == one.start { At::First(next) } else { At::Offset(next) };
+            return self.set_at(index, at, name, to);
+        }
+        assert!(from <= next, "{} goes back in {name}", self.groups[index].members[at]);
+        if from < next {
+            self.check_seen(index, at, name, one.slot, from..next, &[]);
+            self.set_at(index, at, name, At::Offset(next));
         }
     }
 
