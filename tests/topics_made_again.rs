@@ -1,12 +1,10 @@
 //! Calls about topics that are there, or were: what they answer, and what a crash leaves of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use taffrail::{
-    Acks, Clock, Durability, Error, Fault, Log, ManualClock, MemoryStorage, Offset, OperationKind, Record, Timestamp,
-    TopicConfig,
+    Acks, Clock, Durability, Error, Fault, Log, ManualClock, MemoryStorage, Offset, Record, Timestamp, TopicConfig,
 };
 
 fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Log {
@@ -153,30 +151,5 @@ fn positions_in_a_topic_that_was_not_there_are_none_of_the_one_that_comes() {
     let mut consumer = log.consumer("billing").assign([("bills", 0)]).open().expect("it opens");
     consumer.commit_offsets([(("orders", 0), Offset(5))]).expect("it is stored");
     log.create_topic("orders", TopicConfig::new()).expect("it is made");
-    assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
-}
-
-/// Where a coordinator could write nothing it was read anew without an end, and each time it had not been told of any
-/// topics, and forgot nothing.
-#[test]
-fn positions_that_cannot_be_forgotten_hold_up_the_next_topic() {
-    let storage = MemoryStorage::new(1);
-    let log = open(&storage, &Arc::new(ManualClock::at(Timestamp(0))));
-    log.create_topic("orders", TopicConfig::new()).expect("it is made");
-    let mut consumer = log.consumer("billing").assign([("orders", 0)]).open().expect("it opens");
-    consumer.commit_offsets([(("orders", 0), Offset(5))]).expect("it is stored");
-    log.delete_topic("orders").expect("it goes");
-
-    // For so many writes, so that it ends.
-    let left = AtomicU64::new(100);
-    storage.fail_when(move |operation| {
-        let is_coordinator = operation.path.to_string_lossy().contains("__consumer_offsets");
-        let is_due = is_coordinator && operation.kind == OperationKind::Write && left.load(Relaxed) > 0;
-        is_due.then(|| left.fetch_sub(1, Relaxed)).map(|_| Fault::NoSpace)
-    });
-    let made = log.create_topic("orders", TopicConfig::new());
-    assert!(matches!(made, Err(Error::Poisoned { .. } | Error::Io { .. })), "{made:?}");
-    storage.clear_faults();
-    log.create_topic("orders", TopicConfig::new()).expect("it is made again");
     assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
 }
