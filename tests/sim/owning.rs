@@ -171,7 +171,8 @@ impl World {
         let (start, stable) = (partition.start().0, stable.max(partition.start()).0);
         let is_latest = self.groups[index].start_at == StartAt::Latest;
         let is_begin = offset == if is_latest { stable } else { start };
-        let (to, doubtful, committed) = if is_committed && may_be_none && is_begin {
+        let is_damaged = self.model.groups[index].is_damaged;
+        let (to, doubtful, committed) = if (is_damaged || is_committed && may_be_none) && is_begin {
             let to = if is_latest { At::Offset(offset) } else { At::First(offset) };
             (to, true, None)
         } else if is_committed || !(may_be_none && is_begin) {

@@ -20,6 +20,8 @@ use super::model::{Model, Slot};
 #[derive(Debug, Default)]
 pub(super) struct GroupModel {
     positions: BTreeMap<TopicPartition, Vec<Possible>>,
+    /// All that were ever sent.
+    sent: BTreeSet<(TopicPartition, TopicId, u64)>,
     /// Bits of its records were flipped: positions may be lost, and members.
     pub(super) is_damaged: bool,
     /// Who was given a partition last, and has not given it back, by number of the consumer.
@@ -110,7 +112,9 @@ impl Model {
         let number = self.sendings;
         for (name, at) in &marks {
             let possible = Possible { number, at: *at, state: State::UnderWay };
-            let positions = &mut self.groups[group].positions;
+            let known = &mut self.groups[group];
+            known.sent.extend(at.map(|mark| (name.clone(), mark.topic, mark.offset)));
+            let positions = &mut known.positions;
             positions.entry(name.clone()).or_insert_with(|| vec![NOTHING]).push(possible);
         }
         Sending { number, marks }
@@ -160,17 +164,14 @@ impl Model {
         look: Look,
         found: Option<u64>,
     ) -> Option<Mark> {
+        if self.groups[group].is_damaged {
+            return self.found_in_damage(group, name, look, found);
+        }
         let may_be = self.may_be(group, name, look);
-        let is_damaged = self.groups[group].is_damaged;
         let matching: Vec<_> = may_be.iter().filter(|possible| possible.shows(look, found)).copied().collect();
         let all = self.groups[group].positions.entry(name.clone()).or_insert_with(|| vec![NOTHING]);
         let Some(first) = matching.first() else {
-            let story = format!("group {group} is at {found:?} of {name} as {look:?}, and may be: {all:?}");
-            assert!(is_damaged, "{story}");
-            let at = found.zip(look.topic);
-            let at = at.map(|(offset, topic)| Mark { topic, offset, power: false, doubtful: true });
-            *all = vec![Possible { at, ..NOTHING }];
-            return at;
+            panic!("group {group} is at {found:?} of {name} as {look:?}, and may be: {all:?}");
         };
         let stays = |possible: &Possible| match possible.state {
             _ if possible.number < first.number => false,
@@ -185,6 +186,19 @@ impl Model {
         let doubtful = matching.iter().filter_map(|possible| possible.seen(look)).any(|mark| mark.doubtful);
         self.decide_by(&may_be, &matching, look);
         mark.map(|mark| Mark { doubtful, ..mark })
+    }
+
+    /// The same where records of the group were damaged: it is where it was once, or nowhere.
+    fn found_in_damage(&mut self, group: usize, name: &TopicPartition, look: Look, found: Option<u64>) -> Option<Mark> {
+        let known = &mut self.groups[group];
+        let at = found.zip(look.topic);
+        let was_sent = at.is_none_or(|(offset, topic)| known.sent.contains(&(name.clone(), topic, offset)));
+        assert!(was_sent, "group {group} is at {found:?} of {name}, and was never sent there");
+        let at = at.map(|(offset, topic)| Mark { topic, offset, power: false, doubtful: true });
+        let all = known.positions.entry(name.clone()).or_default();
+        all.retain(|possible| !matches!(possible.state, State::Counted | State::Unknown));
+        all.insert(0, Possible { at, ..NOTHING });
+        at
     }
 
     /// Whether the group may be found there.

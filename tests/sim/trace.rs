@@ -76,6 +76,7 @@ const RARE: &[&str] = &[
     "groups sent elsewhere",
     "groups forgotten",
     "groups cut off",
+    "damaged positions",
 ];
 
 const BUSY: &[&str] = &[
