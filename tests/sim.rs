@@ -1,5 +1,6 @@
-//! One node on a disk in memory, in virtual time: producers, readers, an admin and a clock take turns by a seed, while
-//! power fails, processes are killed and the disk answers errors; what was promised is checked after every step.
+//! One node on a disk in memory, in virtual time: producers, readers, groups of consumers, an admin and a clock take turns by
+//! a seed, while power fails, processes are killed and the disk answers errors; what was promised is checked after every
+//! step.
 //!
 //! `SIM_SEEDS=2000` runs so many seeds, from `SIM_FIRST` on (0), `SIM_SEED=17` that one and nothing else. A failure says
 //! the seed, the step, and what happened before it; the same seed repeats it to the last byte.
