@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use taffrail::{Clock, Error, GroupConfig, Isolation, Offset, OutOfRange, ResetTo, StartAt, TopicPartition, Which};
+use taffrail::{
+    Clock, Error, GroupConfig, Isolation, Offset, OutOfRange, ResetTo, StartAt, Timestamp, TopicPartition, Which,
+};
 
 use super::choice::Choice;
 use super::members::MemberActor;
@@ -63,7 +65,8 @@ impl GroupActor {
 
 /// What holds for all groups of a run.
 pub(super) fn group_config(plan: &Plan) -> GroupConfig {
-    GroupConfig::new().session_timeout(plan.session).heartbeat_interval(plan.session / 4)
+    let config = GroupConfig::new().session_timeout(plan.session).heartbeat_interval(plan.session / 4);
+    config.members_max(plan.members_max).offsets_retention(plan.positions_kept)
 }
 
 impl World {
@@ -157,6 +160,9 @@ impl World {
         owned.sort();
         let twice = owned.windows(2).find(|pair| pair[0] == pair[1]);
         assert!(twice.is_none() || is_damaged, "{name}: {twice:?} is owned twice: {described:?}");
+        // Of those with an instance id some may have been replaced, and be in still.
+        let count = described.members.iter().filter(|one| one.instance_id.is_none()).count();
+        assert!(count <= self.plan.members_max || is_damaged, "{name} is full, and has {count} members");
         let found: Vec<_> =
             described.positions.iter().map(|one| (one.partition.clone(), one.committed.offset.0)).collect();
         self.trace.note(format_args!("{name} is {:?}, at {found:?}", described.state));
@@ -190,12 +196,60 @@ impl World {
             // Its topic is gone, and the disk does not let go of it yet.
             return None;
         }
+        if at.is_none() && self.may_have_expired(index, name) {
+            self.expired(index, name, look);
+        }
         if self.model.groups[index].is_damaged && !self.model.may_be_found(index, name, look, at) {
             let is_cut = self.log().damaged().iter().any(|(one, _)| one.topic == "__consumer_offsets");
             let is_named = is_cut || !self.log().damaged_groups().is_empty();
             assert!(is_named, "{name} is at {at:?}, and nothing is damaged, they say");
         }
         self.model.position_found(index, name, look, at)
+    }
+
+    /// Whether it is so long ago that somebody stored the group's position, or was there who reads it, that it may be
+    /// forgotten.
+    pub(super) fn may_have_expired(&self, index: usize, name: &TopicPartition) -> bool {
+        let group = &self.model.groups[index];
+        let Some(sent) = group.sent_since(name) else { return false };
+        let is_used = self.groups[index].wants(&name.topic);
+        let used = if is_used { group.inhabited.max(sent) } else { sent };
+        self.is_long_ago(used) || is_used && sent <= group.lapsed
+    }
+
+    /// The wall may be set back, and a member that is not heard of may be out before it knows.
+    fn is_long_ago(&self, used: Timestamp) -> bool {
+        self.latest.0 - used.0 >= self.kept_at_least()
+    }
+
+    fn kept_at_least(&self) -> i64 {
+        self.plan.positions_kept.saturating_sub(Duration::from_secs(120)).as_millis() as i64
+    }
+
+    /// The group was found to have no position there: it was forgotten, or never was.
+    fn expired(&mut self, index: usize, name: &TopicPartition, look: Look) {
+        if !self.model.may_be_found(index, name, look, None) {
+            self.trace.note(format_args!("{} has forgotten {name}", self.groups[index].name));
+            self.trace.count("positions expired");
+            self.model.position_expired(index, name);
+        }
+    }
+
+    /// Somebody is in a group, whose positions do not expire.
+    pub(super) fn note_inhabited(&mut self) {
+        let now = self.clock.monotonic();
+        let (latest, kept) = (self.latest.max(self.clock.wall()), self.kept_at_least());
+        self.latest = latest;
+        for (group, model) in self.groups.iter().zip(&mut self.model.groups) {
+            let is_in =
+                group.members.iter().any(|one| !one.owned.is_empty() && !one.may_be_out(now) && !one.is_replaced());
+            if latest.0 - model.inhabited.0 >= kept {
+                model.lapsed = Timestamp(latest.0 - kept);
+            }
+            if is_in {
+                model.inhabited = self.clock.wall().max(model.inhabited);
+            }
+        }
     }
 
     /// An operator sends a group elsewhere, or forgets it.

@@ -24,6 +24,8 @@ pub(super) struct Model {
     pub(super) partitions: BTreeMap<Slot, PartitionModel>,
     pub(super) transactions: Vec<TransactionModel>,
     pub(super) groups: Vec<GroupModel>,
+    /// What the wall says.
+    pub(super) wall: Timestamp,
     /// How often positions of groups were sent.
     pub(super) sendings: u64,
     /// Where a loss of power may have taken markers: of transactions with a record below this number.

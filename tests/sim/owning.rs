@@ -165,7 +165,7 @@ impl World {
             self.model.check_stable(index, name, look);
         }
         let is_committed = self.model.may_be_found(index, name, look, Some(offset));
-        let may_be_none = self.model.may_be_found(index, name, look, None);
+        let may_be_none = self.model.may_be_found(index, name, look, None) || self.may_have_expired(index, name);
         let is_all = self.groups[index].isolation == Isolation::Uncommitted;
         let stable = if is_all { partition.high_watermark() } else { partition.last_stable() };
         let (start, stable) = (partition.start().0, stable.max(partition.start()).0);

@@ -221,6 +221,12 @@ impl World {
                 self.groups[index].members[at].is_silent = true;
                 return false;
             }
+            Error::GroupFull { limit, .. } => {
+                assert_eq!(*limit, self.plan.members_max, "{error}");
+                self.trace.count("consumers that found a group full");
+                self.groups[index].members[at].is_silent = true;
+                return false;
+            }
             error => {
                 // What an automatic commit answers.
                 let _ = self.check_commit_error(index, at, error);

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use taffrail::{Moment, TopicId, TopicPartition};
+use taffrail::{Moment, Timestamp, TopicId, TopicPartition};
 
 use super::fates::Fate;
 use super::model::{Model, Slot};
@@ -22,6 +22,10 @@ pub(super) struct GroupModel {
     positions: BTreeMap<TopicPartition, Vec<Possible>>,
     /// All that were ever sent.
     sent: BTreeSet<(TopicPartition, TopicId, u64)>,
+    /// When somebody was in it last.
+    pub(super) inhabited: Timestamp,
+    /// Positions that were stored before that may have expired since.
+    pub(super) lapsed: Timestamp,
     /// Bits of its records were flipped: positions may be lost, and members.
     pub(super) is_damaged: bool,
     /// Who was given a partition last, and has not given it back, by number of the consumer.
@@ -39,6 +43,8 @@ struct Possible {
     number: u64,
     /// None: it was forgotten.
     at: Option<Mark>,
+    /// When it was sent.
+    wall: Timestamp,
     state: State,
 }
 
@@ -93,7 +99,7 @@ pub(super) struct Look {
     pub(super) now: Moment,
 }
 
-const NOTHING: Possible = Possible { number: 0, at: None, state: State::Counted };
+const NOTHING: Possible = Possible { number: 0, at: None, wall: Timestamp(0), state: State::Counted };
 
 impl Possible {
     fn seen(&self, look: Look) -> Option<Mark> {
@@ -111,7 +117,7 @@ impl Model {
         self.sendings += 1;
         let number = self.sendings;
         for (name, at) in &marks {
-            let possible = Possible { number, at: *at, state: State::UnderWay };
+            let possible = Possible { number, at: *at, wall: self.wall, state: State::UnderWay };
             let known = &mut self.groups[group];
             known.sent.extend(at.map(|mark| (name.clone(), mark.topic, mark.offset)));
             let positions = &mut known.positions;
@@ -196,9 +202,22 @@ impl Model {
         assert!(was_sent, "group {group} is at {found:?} of {name}, and was never sent there");
         let at = at.map(|(offset, topic)| Mark { topic, offset, power: false, doubtful: true });
         let all = known.positions.entry(name.clone()).or_default();
+        let wall = all.iter().map(|possible| possible.wall).min().unwrap_or_default();
         all.retain(|possible| !matches!(possible.state, State::Counted | State::Unknown));
-        all.insert(0, Possible { at, ..NOTHING });
+        all.insert(0, Possible { at, wall, ..NOTHING });
         at
+    }
+
+    /// Nobody has used the position for so long that it was forgotten.
+    pub(super) fn position_expired(&mut self, group: usize, name: &TopicPartition) {
+        let transactions = &self.transactions;
+        let Some(all) = self.groups[group].positions.get_mut(name) else { return };
+        all.retain(|possible| match possible.state {
+            State::Counted | State::Unknown => false,
+            State::UnderWay => true,
+            State::Of(number) | State::Perhaps(number) => transactions[number].fate != Fate::Committed,
+        });
+        all.insert(0, NOTHING);
     }
 
     /// Whether the group may be found there.
@@ -267,6 +286,12 @@ impl Model {
 }
 
 impl GroupModel {
+    /// Since when at least it may have the position that it has.
+    pub(super) fn sent_since(&self, name: &TopicPartition) -> Option<Timestamp> {
+        let all = self.positions.get(name)?;
+        all.iter().filter(|possible| possible.at.is_some()).map(|possible| possible.wall).min()
+    }
+
     /// Records below may be left out.
     pub(super) fn leaves_out(&mut self, slot: Slot, below: u64) {
         let known = self.left_out.entry(slot).or_default();

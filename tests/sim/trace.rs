@@ -77,6 +77,8 @@ const RARE: &[&str] = &[
     "groups forgotten",
     "groups cut off",
     "damaged positions",
+    "positions expired",
+    "consumers that found a group full",
 ];
 
 const BUSY: &[&str] = &[

@@ -40,6 +40,8 @@ pub(super) struct World {
     pub(super) consumers: u64,
     /// And how often they have polled.
     pub(super) polls: u64,
+    /// The latest that the wall has said.
+    pub(super) latest: Timestamp,
     pub(super) holds: Vec<Held>,
     /// The end that comes at an operation on the disk.
     pub(super) doom: Option<Doom>,
@@ -94,6 +96,7 @@ impl World {
             groups,
             consumers: 0,
             polls: 0,
+            latest: Timestamp(0),
             holds: Vec::new(),
             doom: None,
             excused: false,
@@ -157,13 +160,17 @@ impl World {
         if self.choice.one_in(40) {
             let back = i64::try_from(self.choice.below(5_000)).unwrap_or(0);
             self.clock.set_wall(Timestamp(self.clock.wall().0 - back));
+            self.model.wall = self.clock.wall();
         }
         self.trace.note(format_args!("{millis} ms pass, tick"));
         self.log().tick();
     }
 
     pub(super) fn advance(&mut self, time: Duration) {
+        self.note_inhabited();
         self.clock.advance(time);
+        self.model.wall = self.clock.wall();
+        self.latest = self.latest.max(self.model.wall);
         self.storage.set_time(self.clock.wall());
     }
 
