@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Stores an earlier position in one partition.
-    fn commit_back(&mut self, index: usize, at: usize) {
+    pub(super) fn commit_back(&mut self, index: usize, at: usize) {
         let mut marks: Vec<_> = self.marks(index, at, true)[0].clone();
         let Some(which) = (!marks.is_empty()).then(|| self.choice.index(marks.len())) else { return };
         let (name, mark) = marks.swap_remove(which);

@@ -107,11 +107,16 @@ impl World {
     }
 
     /// Whoever was replaced and has not heard of it tries to commit.
-    fn replaced_commits(&mut self, index: usize) {
-        let replaced = self.groups[index].members.iter().position(|member| member.is_replaced() && !member.is_silent);
+    pub(super) fn replaced_commits(&mut self, index: usize) {
+        let is_unaware = |member: &MemberActor| member.is_replaced() && !member.owned.is_empty();
+        let replaced = self.groups[index].members.iter().position(is_unaware);
         if let Some(at) = replaced.filter(|_| self.choice.one_in(2)) {
             self.look_at_positions(index, at);
-            self.commit_now(index, at);
+            if self.choice.one_in(2) {
+                self.commit_back(index, at);
+            } else {
+                self.commit_now(index, at);
+            }
         }
     }
 

@@ -114,10 +114,29 @@ impl MemberActor {
 impl World {
     pub(super) fn open_member(&mut self, index: usize) {
         let habit = self.a_habit();
-        let instance = self.choice.one_in(3).then(|| self.choice.pick(&["one", "two"]));
+        let instance = self.choice.one_in(2).then(|| self.choice.pick(&["one", "two"]));
         let max_poll = Duration::from_secs(self.choice.pick(&[2, 5, 5, 30]));
         let commits = self.choice.one_in(2) && matches!(habit, Habit::Waits | Habit::DoesNotWait);
+        let is_successor =
+            instance.is_some() && self.groups[index].members.iter().any(|member| member.instance == instance);
         self.open_member_as(index, habit, instance, max_poll, commits);
+        if is_successor {
+            self.succeed(index);
+        }
+    }
+
+    /// The newest comes in, and whoever had its instance id before has not heard of it.
+    fn succeed(&mut self, index: usize) {
+        let at = self.groups[index].members.len() - 1;
+        for _ in 0..3 {
+            self.advance(Duration::from_millis(10));
+            self.log().tick();
+            if self.is_over() {
+                return;
+            }
+            self.poll_member(index, at);
+        }
+        self.replaced_commits(index);
     }
 
     fn a_habit(&mut self) -> Habit {

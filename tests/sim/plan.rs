@@ -54,7 +54,7 @@ impl Plan {
             groups: choice.pick(&[0, 0, 1, 2]),
             session: Duration::from_secs(choice.pick(&[8, 20, 45])),
             members_max: choice.pick(&[1_000, 1_000, 1_000, 2]),
-            positions_kept: choice.pick(&[WEEK, WEEK, Duration::from_secs(7_200)]),
+            positions_kept: choice.pick(&[WEEK, WEEK, Duration::from_secs(1_200)]),
         }
     }
 }
