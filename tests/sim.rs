@@ -23,14 +23,12 @@ const SEEDS: u64 = sim::SEEDS;
 
 #[test]
 fn what_was_promised_holds_whatever_happens() {
-    let seeds = match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = number("SIM_FIRST").unwrap_or(0);
-            first..first + number("SIM_SEEDS").unwrap_or(SEEDS)
-        }
+    let (first, count) = match number("SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (number("SIM_FIRST").unwrap_or(0), number("SIM_SEEDS").unwrap_or(SEEDS)),
     };
-    let (count, began, mut tally) = (seeds.end - seeds.start, Instant::now(), sim::Tally::default());
+    let seeds = first..first + count;
+    let (began, mut tally) = (Instant::now(), sim::Tally::default());
     for seed in seeds {
         tally.add(&sim::run(seed).tally);
     }

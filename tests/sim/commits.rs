@@ -107,7 +107,9 @@ impl World {
         self.trace.count("commits that nobody waits for");
         // Earlier ones are answered first.
         let earlier = self.groups[index].members[at].told.take();
-        earlier.into_iter().for_each(|news| self.take_one(index, at, news));
+        for news in earlier {
+            self.take_one(index, at, news);
+        }
         self.note_committed(index, at, &commit, true);
         self.groups[index].members[at].pending.push(commit);
     }

@@ -73,7 +73,9 @@ impl World {
             News::Assigned(placed) => {
                 let names: Vec<_> = placed.iter().map(|(name, _)| name.clone()).collect();
                 self.say_news(index, at, "gets", &names);
-                placed.into_iter().for_each(|(name, offset)| self.given(index, at, &name, offset));
+                for (name, offset) in placed {
+                    self.given(index, at, &name, offset);
+                }
                 self.trace.count("partitions assigned");
             }
         }

@@ -96,9 +96,9 @@ impl World {
         let owned = self.owned(index, at, &name);
         let slot = (owned.topic, name.partition);
         let (number, owners) = (self.groups[index].members[at].number, &self.model.groups[index].owners);
-        let owner = owners.get(&slot).copied();
+        let holder = owners.get(&slot).copied();
         let is_damaged = self.model.groups[index].is_damaged;
-        assert!(owner == Some(number) || is_damaged, "{name} is read by {number}, and is {owner:?}'s");
+        assert!(holder == Some(number) || is_damaged, "{name} is read by {number}, and is {holder:?}'s");
         let (from, shown) = self.take_records(index, at, &name, owned, polled);
         let next = polled.next_offset().0;
         self.check_seen(index, at, &name, slot, from..next, &shown);
