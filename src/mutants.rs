@@ -21,6 +21,17 @@ pub(crate) const MARKER_BEFORE_DATA: &str = "marker-before-data";
 /// Compaction takes the last record of a key that is deleted, and keeps none of the deletion.
 pub(crate) const DELETION_FORGOTTEN: &str = "deletion-forgotten";
 
+/// A partition is given to a member of a group while another has it.
+pub(crate) const GIVEN_BEFORE_RELEASED: &str = "given-before-released";
+/// The coordinator of a group answers before its records are synced.
+pub(crate) const POSITION_NOT_STORED: &str = "position-not-stored";
+/// The coordinator of a group is not told that a transaction has ended.
+pub(crate) const MARKER_UNHEARD: &str = "marker-unheard";
+/// A member of a group commits though another has taken its place.
+pub(crate) const REPLACED_COMMITS: &str = "replaced-commits";
+/// Positions in a topic that was deleted are not forgotten before there is another of its name.
+pub(crate) const POSITIONS_INHERITED: &str = "positions-inherited";
+
 /// Whether this bug is in.
 #[cfg(not(mutants))]
 #[inline]
@@ -51,4 +62,9 @@ const ALL: &[&str] = &[
     DECISION_NOT_STORED,
     MARKER_BEFORE_DATA,
     DELETION_FORGOTTEN,
+    GIVEN_BEFORE_RELEASED,
+    POSITION_NOT_STORED,
+    MARKER_UNHEARD,
+    REPLACED_COMMITS,
+    POSITIONS_INHERITED,
 ];

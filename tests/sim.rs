@@ -1,8 +1,9 @@
-//! One node on a disk in memory, in virtual time: producers, readers, an admin and a clock take turns by a seed, while
-//! power fails, processes are killed and the disk answers errors; what was promised is checked after every step.
+//! One node on a disk in memory, in virtual time: producers, readers, groups of consumers, an admin and a clock take turns by
+//! a seed, while power fails, processes are killed and the disk answers errors; what was promised is checked after every
+//! step.
 //!
-//! `SIM_SEEDS=2000` runs so many seeds, `SIM_SEED=17` that one and nothing else. A failure says the seed, the step, and
-//! what happened before it; the same seed repeats it to the last byte.
+//! `SIM_SEEDS=2000` runs so many seeds, from `SIM_FIRST` on (0), `SIM_SEED=17` that one and nothing else. A failure says
+//! the seed, the step, and what happened before it; the same seed repeats it to the last byte.
 //!
 //! With `RUSTFLAGS="--cfg mutants"` the variable `MUTANT` puts one of the bugs of `src/mutants.rs` in, which the seeds
 //! have to find.
@@ -22,11 +23,12 @@ const SEEDS: u64 = sim::SEEDS;
 
 #[test]
 fn what_was_promised_holds_whatever_happens() {
-    let seeds = match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(SEEDS),
+    let (first, count) = match number("SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (number("SIM_FIRST").unwrap_or(0), number("SIM_SEEDS").unwrap_or(SEEDS)),
     };
-    let (count, began, mut tally) = (seeds.end - seeds.start, Instant::now(), sim::Tally::default());
+    let seeds = first..first + count;
+    let (began, mut tally) = (Instant::now(), sim::Tally::default());
     for seed in seeds {
         tally.add(&sim::run(seed).tally);
     }

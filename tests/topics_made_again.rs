@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taffrail::{
-    Acks, Clock, Durability, Error, Fault, Log, ManualClock, MemoryStorage, Offset, Record, Timestamp, TopicConfig,
+    Acks, Clock, Durability, Error, Fault, Log, ManualClock, MemoryStorage, Offset, OperationKind, Record, Timestamp,
+    TopicConfig,
 };
 
 fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Log {
@@ -151,5 +152,30 @@ fn positions_in_a_topic_that_was_not_there_are_none_of_the_one_that_comes() {
     let mut consumer = log.consumer("billing").assign([("bills", 0)]).open().expect("it opens");
     consumer.commit_offsets([(("orders", 0), Offset(5))]).expect("it is stored");
     log.create_topic("orders", TopicConfig::new()).expect("it is made");
+    assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
+}
+
+/// A deletion that had failed half-way came to light with the creation of the next topic of that name, which had the
+/// positions of the one before after a restart.
+#[test]
+fn a_deletion_that_comes_to_light_late_takes_its_positions_with_it() {
+    let clock = Arc::new(ManualClock::at(Timestamp(0)));
+    let storage = MemoryStorage::new(1);
+    let log = open(&storage, &clock);
+    log.create_topic("orders", TopicConfig::new()).expect("it is made");
+    let mut consumer = log.consumer("billing").assign([("orders", 0)]).open().expect("it opens");
+    consumer.commit_offsets([(("orders", 0), Offset(5))]).expect("it is stored");
+    storage.fail_when(|operation| {
+        let is_catalogue = operation.path.to_string_lossy().contains("__taffrail_metadata");
+        (is_catalogue && operation.kind == OperationKind::Sync).then_some(Fault::SyncFails)
+    });
+    assert!(log.delete_topic("orders").is_err(), "its sync fails");
+    storage.clear_faults();
+    log.create_topic("orders", TopicConfig::new()).expect("the earlier one is gone");
+    let survivor = storage.kill();
+    drop((consumer, log));
+
+    let log = open(&survivor, &clock);
+    let consumer = log.consumer("billing").assign([("orders", 0)]).open().expect("it opens");
     assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
 }

@@ -97,12 +97,14 @@ fn remove_silent(state: &mut Coordinator, wall: Timestamp) -> Vec<Event> {
     events
 }
 
-/// Compares groups and positions with the topics.
+/// Compares groups and positions with the topics. Positions in topics that are known to be gone go also where nobody has
+/// said yet which there are.
 fn sweep(state: &mut Coordinator, wall: Timestamp, limit: usize) -> Vec<Event> {
-    let Some(mut catalogue) = state.soft.catalogue.take() else { return Vec::new() };
+    let mut catalogue = state.soft.catalogue.take();
     let mut events = Vec::new();
     for (name, group) in state.groups() {
-        if group.roster.has_members() && group.roster.is_assigned() && !is_covered(&group.roster, &mut catalogue) {
+        let is_led = group.roster.has_members() && group.roster.is_assigned();
+        if catalogue.as_mut().is_some_and(|catalogue| is_led && !is_covered(&group.roster, catalogue)) {
             let mut draft = Draft::new(name, Some(&group.roster), wall);
             draft.raise();
             events.extend(draft.into_events());
@@ -113,7 +115,7 @@ fn sweep(state: &mut Coordinator, wall: Timestamp, limit: usize) -> Vec<Event> {
             break;
         }
     }
-    state.soft.catalogue = Some(catalogue);
+    state.soft.catalogue = catalogue;
     // What is cut off is found again, in what is left.
     state.soft.is_sweeping = events.len() > limit;
     events.truncate(limit);

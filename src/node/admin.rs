@@ -26,11 +26,17 @@ impl Node {
     /// Has the catalogue decide a command about `topic`, and makes it so.
     pub(crate) fn administer(&self, topic: &str, command: Command) -> Result<Reply> {
         let _turn = self.turn()?;
+        let id = || self.image.load().topic(topic).map(|known| known.id);
+        let before = id();
         self.check_directories(topic, &command)?;
         let reply = self.administer_alone(command);
         // After a refusal too: the command may have brought an earlier one to light that had failed half-way.
         let failure = self.reconcile_noting().remove(topic);
         let reply = reply?;
+        // A deletion that had failed half-way has come to light with it, and the name is another topic's already.
+        if before.is_some() && id().is_some_and(|now| before != Some(now)) {
+            self.forget_positions_in(topic)?;
+        }
         failure.map_or(Ok(reply), Err)
     }
 

@@ -237,7 +237,9 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
     /// The task that is left until an append is stored.
     fn store(&mut self, end: Offset, receipt: Receipt) -> Option<Task> {
         let ticket = Ticket { generation: self.generation, end };
-        if mutants::is_in(mutants::DECISION_NOT_STORED) {
+        // Of the coordinators, those of groups are the ones that pass over damage.
+        let is_early = M::PASSES_OVER_DAMAGE && mutants::is_in(mutants::POSITION_NOT_STORED);
+        if is_early || mutants::is_in(mutants::DECISION_NOT_STORED) {
             self.committed(end);
             return None;
         }

@@ -23,6 +23,7 @@ use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
 use crate::group::{Claim, Command, Committed, Heartbeat, Listing, OFFSETS_TOPIC, Position, Reply};
 use crate::machine::ProducerIdentity;
+use crate::mutants;
 use crate::partition::Partition;
 use crate::sync::Mutex;
 use crate::types::{Offset, TopicId, TopicPartition};
@@ -172,7 +173,8 @@ impl Node {
     /// topics: once there is another of that name, whoever reads the records anew takes the positions for its own.
     pub(super) fn forget_positions_in(&self, topic: &str) -> Result<()> {
         for desk in self.groups.desks.all() {
-            let mut is_due = desk.lock().may_have_positions_in(topic);
+            let is_spared = mutants::is_in(mutants::POSITIONS_INHERITED);
+            let mut is_due = !is_spared && desk.lock().may_have_positions_in(topic);
             while is_due {
                 self.ask_desk(desk, Command::ForgetTopic { topic: topic.to_owned() })?;
                 is_due = desk.lock().has_positions_in(topic);

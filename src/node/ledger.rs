@@ -23,6 +23,7 @@ use bytes::Bytes;
 
 use crate::clock::{Moment, Now};
 use crate::machine::{Applied, Decision, Journaled, Machine, ProducerIdentity, Recorded};
+use crate::mutants;
 use crate::record::control::Outcome;
 use crate::types::Offset;
 
@@ -172,7 +173,9 @@ impl<M: Machine, A> Ledger<M, A> {
     /// A transaction of `producer` has ended, by a marker that was appended in the turn of the next batch and takes the
     /// offsets `at`; like a batch it is under way then. Only where everything is committed.
     pub(super) fn marked(&mut self, at: Range<Offset>, producer: ProducerIdentity, outcome: Outcome) {
-        self.machine.end_transaction(at.start, producer, outcome);
+        if !mutants::is_in(mutants::MARKER_UNHEARD) {
+            self.machine.end_transaction(at.start, producer, outcome);
+        }
         self.next = at.end;
         self.under_way = true;
     }

@@ -13,9 +13,22 @@ impl World {
         match (self.choice.below(10), now) {
             (0..=3, None) | (0, Some(_)) => self.create(name, &config),
             (4.., None) | (1, Some(_)) => self.ensure(name, &config),
-            (2 | 3, Some(_)) => self.delete(name),
+            (2 | 3, Some(_)) => {
+                self.delete(name);
+                if !self.groups.is_empty() && self.choice.one_in(3) {
+                    self.make_again(name, &config);
+                }
+            }
             (4 | 5, Some(now)) => self.add_partitions(name, &now),
             (_, Some(now)) => self.configure(name, &config.partitions(now.partitions)),
+        }
+    }
+
+    /// At once, before anybody has heard that it was deleted; and the process may end before they hear of the new one.
+    fn make_again(&mut self, name: &str, config: &TopicConfig) {
+        self.create(name, config);
+        if self.choice.one_in(2) && !self.is_over() {
+            self.restart();
         }
     }
 

@@ -21,6 +21,7 @@ impl World {
         self.mend();
         // What was sent while there were faults may have failed.
         self.settle_producers();
+        self.settle_commits();
         self.excused = false;
         self.settle_topics();
         self.settle_transactors();
@@ -28,6 +29,7 @@ impl World {
         self.commit_to_each();
         self.mend();
         self.assert_decided();
+        self.settle_groups();
         (0..self.readers.len()).for_each(|index| self.drain(index));
         self.scan_all();
         self.check();
@@ -123,6 +125,7 @@ impl World {
             self.storage = self.storage.crash(self.choice.seed());
             self.model.lost_power();
             self.end_readers(true);
+            self.end_groups(true);
         }
         self.open();
         for name in self.names() {

@@ -34,6 +34,8 @@ pub(super) struct TransactionModel {
     pub(super) identity: (ProducerId, ProducerEpoch),
     /// What was sent in it, by number, and was not refused.
     pub(super) records: Vec<u64>,
+    /// Whether positions of a group were to be committed in it.
+    pub(super) has_progress: bool,
     /// Whether a `send` was refused: it can only be aborted then.
     pub(super) has_failed: bool,
     begun: Moment,
@@ -47,8 +49,13 @@ pub(super) struct TransactionModel {
 impl TransactionModel {
     pub(super) fn new(identity: (ProducerId, ProducerEpoch), begun: Moment, timeout: Duration) -> Self {
         let (records, starts) = (Vec::new(), BTreeMap::new());
-        let (fate, has_failed, may_be_fenced) = (Fate::Open, false, false);
-        Self { fate, identity, records, has_failed, begun, timeout, may_be_fenced, starts }
+        let (fate, has_failed, may_be_fenced, has_progress) = (Fate::Open, false, false, false);
+        Self { fate, identity, records, has_progress, has_failed, begun, timeout, may_be_fenced, starts }
+    }
+
+    /// Whether there is anything in it.
+    pub(super) fn counts(&self) -> bool {
+        !self.records.is_empty() || self.has_progress
     }
 
     /// Whether it may have taken too long.

@@ -1,7 +1,7 @@
 //! What the disk does: operations fail, one by one or for a while; it is full; bits of it flip; and at some operation
 //! the process or the power ends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use taffrail::{BatchHeader, Fault, HEADER_BYTES};
 
@@ -24,6 +24,7 @@ impl World {
     pub(super) fn arm(&mut self) {
         match self.choice.below(8) {
             0 | 1 if self.armed => self.heal(),
+            2 if self.plan.flips && !self.groups.is_empty() && self.choice.one_in(2) => self.flip_positions(),
             2 if self.plan.flips => self.flip(),
             3 => {
                 self.storage.fill_up();
@@ -121,15 +122,46 @@ impl World {
         let Some((position, header)) = self.a_batch(&path).filter(|(_, header)| header.base_offset().0 >= start) else {
             return;
         };
+        if self.flip_in(&path, position, &header) {
+            self.damaged(slot, header.base_offset().0..header.next_offset().0);
+        }
+    }
+
+    /// Flips a bit of what the coordinators of groups have written.
+    fn flip_positions(&mut self) {
+        let is_log = |path: &PathBuf| {
+            let directory = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+            directory.starts_with("__consumer_offsets-") && path.extension().is_some_and(|e| e == "log")
+        };
+        let mut logs: Vec<_> = self.storage.paths().into_iter().filter(is_log).collect();
+        logs.sort();
+        if logs.is_empty() {
+            return;
+        }
+        let path = self.choice.pick(&logs);
+        let Some((position, header)) = self.a_batch(&path) else { return };
+        let bytes = self.storage.bytes_of(&path).unwrap_or_default();
+        if !self.flip_in(&path, position, &header) {
+            return;
+        }
+        self.trace.count("damaged positions");
+        for (group, model) in self.groups.iter().zip(&mut self.model.groups) {
+            let name = group.name.as_bytes();
+            model.is_damaged |= bytes.windows(name.len()).any(|window| window == name);
+        }
+    }
+
+    /// Flips a bit of a batch's records, if it has any.
+    fn flip_in(&mut self, path: &Path, position: u64, header: &BatchHeader) -> bool {
         let body = header.size() - HEADER_BYTES as u64;
         if body == 0 {
-            return;
+            return false;
         }
         let at = position + HEADER_BYTES as u64 + self.choice.below(body);
         let bit = self.choice.below(8) as u8;
-        self.storage.flip_bit(&path, at, bit).expect("the file is there");
-        self.damaged(slot, header.base_offset().0..header.next_offset().0);
+        self.storage.flip_bit(path, at, bit).expect("the file is there");
         self.trace.note(format_args!("flips bit {bit} of byte {at} in {}, {header:?}", path.display()));
+        true
     }
 
     fn damaged(&mut self, slot: Slot, offsets: std::ops::Range<u64>) {

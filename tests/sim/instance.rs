@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use taffrail::{Delivery, ProducerEpoch, ProducerId, Result, Transaction, TransactionalProducer};
+use taffrail::{Delivery, ProducerEpoch, ProducerId, Progress, Result, Transaction, TransactionalProducer};
 
 use super::record::Outgoing;
 
@@ -19,6 +19,7 @@ use super::record::Outgoing;
 pub(super) enum Call {
     Begin,
     Send(Outgoing),
+    Progress(Box<Progress>),
     Commit,
     Abort,
     Drop,
@@ -29,6 +30,7 @@ pub(super) enum Call {
 pub(super) enum Answer {
     Begun(Result<(ProducerId, ProducerEpoch)>),
     Sent(Result<Delivery>),
+    Progressed(Result<()>),
     Ended(Result<()>),
 }
 
@@ -90,6 +92,9 @@ async fn go_on(transaction: Transaction<'_>, port: &Port) {
         match port.call().await {
             Call::Send(outgoing) => {
                 port.answer(Answer::Sent(transaction.send(outgoing.topic, outgoing.record())));
+            }
+            Call::Progress(progress) => {
+                port.answer(Answer::Progressed(transaction.commit_progress(*progress)));
             }
             Call::Commit => return port.answer(Answer::Ended(transaction.commit())),
             Call::Abort => return port.answer(Answer::Ended(transaction.abort())),

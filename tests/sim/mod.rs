@@ -4,11 +4,13 @@
 //!   world.rs      what there is, and one step of it              plan.rs      what a seed is about
 //!   producers.rs  readers.rs  admin.rs  holds.rs                 choice.rs    the one source of chance
 //!   transactions.rs   instance.rs  one transaction, open         trace.rs     every step, in words
-//!   compaction.rs     what of it goes, and what stays            model.rs     what must be true
-//!   faults.rs     what the disk does                             topics.rs    the same, of topics
-//!   restart.rs    power loss, kill, close, open                  fates.rs     the same, of transactions
-//!   checks.rs     after every step    scan.rs  of everything     record.rs    what was sent
-//!   ending.rs     faults are over: all is available again
+//!   groups.rs  members.rs  polls.rs  owning.rs  told.rs          model.rs     what must be true
+//!   commits.rs  progress.rs  by itself, in transactions          topics.rs    the same, of topics
+//!   compaction.rs     what of it goes, and what stays            fates.rs     the same, of transactions
+//!   faults.rs     what the disk does                             positions.rs the same, of how far groups are
+//!   restart.rs    power loss, kill, close, open                  record.rs    what was sent
+//!   checks.rs     after every step    scan.rs  of everything
+//!   ending.rs  settling.rs  faults are over: all is available again
 //! ```
 
 #![expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "the numbers of a run are small")]
@@ -16,19 +18,28 @@
 mod admin;
 mod checks;
 mod choice;
+mod commits;
 mod compaction;
 mod ending;
 mod fates;
 mod faults;
+mod groups;
 mod holds;
 mod instance;
+mod members;
 mod model;
+mod owning;
 mod plan;
+mod polls;
+mod positions;
 mod producers;
+mod progress;
 mod readers;
 mod record;
 mod restart;
 mod scan;
+mod settling;
+mod told;
 mod topics;
 mod trace;
 mod transactions;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use taffrail::{RecordView, Timestamp, TopicConfig, TopicId};
 
 use super::fates::TransactionModel;
+use super::positions::GroupModel;
 use super::record::{Sent, serial};
 use super::topics::TopicModel;
 
@@ -22,6 +23,11 @@ pub(super) struct Model {
     pub(super) topics: BTreeMap<String, TopicModel>,
     pub(super) partitions: BTreeMap<Slot, PartitionModel>,
     pub(super) transactions: Vec<TransactionModel>,
+    pub(super) groups: Vec<GroupModel>,
+    /// What the wall says.
+    pub(super) wall: Timestamp,
+    /// How often positions of groups were sent.
+    pub(super) sendings: u64,
     /// Where a loss of power may have taken markers: of transactions with a record below this number.
     pub(super) shaken: BTreeMap<Slot, u64>,
     /// Where records of a key go, by topic, key and number of partitions.

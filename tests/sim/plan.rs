@@ -26,6 +26,14 @@ pub(super) struct Plan {
     pub(super) compacts: bool,
     /// The coordinators' own topic has small segments, which are compacted.
     pub(super) small_state: bool,
+    /// How many groups there are.
+    pub(super) groups: usize,
+    /// How long members of a group may be silent.
+    pub(super) session: Duration,
+    /// How many members a group has room for.
+    pub(super) members_max: usize,
+    /// How long positions are kept that nobody uses.
+    pub(super) positions_kept: Duration,
 }
 
 impl Plan {
@@ -43,9 +51,15 @@ impl Plan {
             transactors: choice.pick(&[0, 0, 1, 2, 3]),
             compacts: choice.one_in(2),
             small_state: choice.one_in(3),
+            groups: choice.pick(&[0, 0, 1, 2]),
+            session: Duration::from_secs(choice.pick(&[8, 20, 45])),
+            members_max: choice.pick(&[1_000, 1_000, 1_000, 2]),
+            positions_kept: choice.pick(&[WEEK, WEEK, Duration::from_secs(1_200)]),
         }
     }
 }
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// No deleted key is kept for longer.
 pub(super) const DELETE_RETENTION_MAX: Duration = Duration::from_secs(3_600);

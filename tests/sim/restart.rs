@@ -3,6 +3,7 @@
 use taffrail::Log;
 
 use super::faults::Doom;
+use super::groups::group_config;
 use super::producers::Answers;
 use super::world::{DIRECTORY, World};
 
@@ -48,6 +49,7 @@ impl World {
         self.storage = next;
         self.model.lost_power();
         self.end_readers(true);
+        self.end_groups(true);
     }
 
     fn kill(&mut self) {
@@ -57,6 +59,7 @@ impl World {
         self.leave(Answers::Closed);
         self.storage = next;
         self.end_readers(false);
+        self.end_groups(false);
         if self.excused {
             self.ended_badly();
         }
@@ -89,11 +92,13 @@ impl World {
             self.storage = self.storage.crash(self.choice.seed());
             self.model.lost_power();
             self.end_readers(true);
+            self.end_groups(true);
             return false;
         }
         self.end_producers(Answers::Closed);
         self.end_transactors(Answers::Closed);
         self.end_readers(false);
+        self.end_groups(false);
         match &outcome {
             Ok(()) => self.model.synced(&self.model.live()),
             Err(error) => {
@@ -117,6 +122,7 @@ impl World {
                 self.storage = self.storage.crash(self.choice.seed());
                 self.model.lost_power();
                 self.end_readers(true);
+                self.end_groups(true);
             } else if opened.is_some() {
                 break opened;
             } else {
@@ -132,6 +138,7 @@ impl World {
         }
         self.forget_kept(&self.model.live());
         self.scan_all();
+        (0..self.groups.len()).for_each(|index| self.observe_group(index));
     }
 
     /// Something goes wrong with the next open, unless there were enough of those.
@@ -152,6 +159,7 @@ impl World {
     fn try_open(&mut self) -> Option<Log> {
         let cleaner = self.cleaner();
         let builder = Log::builder(DIRECTORY).cleaner(cleaner).storage(self.storage.shared()).clock(self.clock.clone());
+        let builder = builder.groups(group_config(&self.plan));
         let opened = builder.background(false).seed(self.choice.seed()).open();
         match opened {
             Ok(log) => {

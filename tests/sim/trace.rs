@@ -70,7 +70,16 @@ impl Tally {
 pub(crate) const SEEDS: u64 = 40;
 const SEEDS_OF_RARE: u64 = 1_000;
 
-const RARE: &[&str] = &["commits without an answer"];
+const RARE: &[&str] = &[
+    "commits without an answer",
+    "replaced consumers told so",
+    "groups sent elsewhere",
+    "groups forgotten",
+    "groups cut off",
+    "damaged positions",
+    "positions expired",
+    "consumers that found a group full",
+];
 
 const BUSY: &[&str] = &[
     "power losses",
@@ -96,6 +105,19 @@ const BUSY: &[&str] = &[
     "transactions timed out",
     "fenced instances told so",
     "compactions",
+    "partitions assigned",
+    "partitions given back",
+    "partitions lost",
+    "records read in groups",
+    "positions committed",
+    "commits that nobody waits for",
+    "automatic commits",
+    "positions in transactions",
+    "refused commits",
+    "failed commits",
+    "consumers dropped",
+    "consumers closed",
+    "groups out of range",
 ];
 
 impl fmt::Display for Tally {

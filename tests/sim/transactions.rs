@@ -25,24 +25,24 @@ pub(super) struct TransactionActor {
     memory_bytes: usize,
     compression: Option<Compression>,
     /// The newest last.
-    instances: Vec<InstanceActor>,
+    pub(super) instances: Vec<InstanceActor>,
 }
 
-struct InstanceActor {
-    instance: Instance,
+pub(super) struct InstanceActor {
+    pub(super) instance: Instance,
     /// The open transaction, by number.
-    open: Option<usize>,
+    pub(super) open: Option<usize>,
     /// The last one, where it is not known how it ended.
     asked: Option<usize>,
     pending: Vec<(u64, Delivery)>,
-    fenced: Fenced,
+    pub(super) fenced: Fenced,
     /// So often in a row it could not begin.
     refusals: u32,
 }
 
 /// Whether another has the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fenced {
+pub(super) enum Fenced {
     No,
     /// Another has tried to take it.
     Maybe,
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Opens another instance, which takes the id; says whether it has.
-    fn open_instance(&mut self, index: usize) -> bool {
+    pub(super) fn open_instance(&mut self, index: usize) -> bool {
         let actor = &self.transactors[index];
         let mut builder = self.log().transactional_producer(actor.id).transaction_timeout(actor.timeout);
         builder = builder.batch_bytes(actor.batch_bytes).memory_bytes(actor.memory_bytes).when_full(WhenFull::Fail);
@@ -129,22 +129,22 @@ impl World {
             let (pending, fenced) = (Vec::new(), Fenced::No);
             let newest = InstanceActor { instance, open: None, asked: None, pending, fenced, refusals: 0 };
             self.transactors[index].instances.push(newest);
-            self.shrink_state();
+            self.shrink("__transaction_state", 400);
         }
         is_open
     }
 
     /// Has the coordinators' own topic roll and be compacted soon, where that is the plan.
-    fn shrink_state(&mut self) {
+    pub(super) fn shrink(&mut self, topic: &str, segment_bytes: u32) {
         if !self.plan.small_state {
             return;
         }
-        let Ok(found) = self.log().describe_topic("__transaction_state") else { return };
-        let config = found.config.clone().segment_bytes(400).min_dirty_ratio(taffrail::Ratio::new(0.1));
+        let Ok(found) = self.log().describe_topic(topic) else { return };
+        let config = found.config.clone().segment_bytes(segment_bytes).min_dirty_ratio(taffrail::Ratio::new(0.1));
         let config = config.delete_retention(Duration::from_secs(1));
         if config != found.config {
-            let outcome = self.log().set_topic_config("__transaction_state", config);
-            self.trace.note(format_args!("makes the coordinators' segments small: {outcome:?}"));
+            let outcome = self.log().set_topic_config(topic, config);
+            self.trace.note(format_args!("makes the segments of {topic} small: {outcome:?}"));
         }
     }
 
@@ -155,12 +155,12 @@ impl World {
         let Some(number) = instance.open else { return };
         let transaction = &mut self.model.transactions[number];
         transaction.may_be_fenced = true;
-        if surely && transaction.fate == Fate::Open && !transaction.records.is_empty() {
+        if surely && transaction.fate == Fate::Open && transaction.counts() {
             transaction.fate = Fate::Aborted;
         }
     }
 
-    fn begin(&mut self, index: usize, at: usize) -> bool {
+    pub(super) fn begin(&mut self, index: usize, at: usize) -> bool {
         let (id, timeout) = (self.transactors[index].id, self.transactors[index].timeout);
         let now = self.clock.monotonic();
         let instance = &mut self.transactors[index].instances[at];
@@ -254,7 +254,14 @@ impl World {
         self.model.sent.push(sent);
     }
 
-    fn check_refusal_in(&mut self, index: usize, at: usize, name: &str, partition: Option<u32>, error: &Error) {
+    pub(super) fn check_refusal_in(
+        &mut self,
+        index: usize,
+        at: usize,
+        name: &str,
+        partition: Option<u32>,
+        error: &Error,
+    ) {
         let fenced = self.transactors[index].instances[at].fenced;
         match error {
             Error::ProducerFenced { .. } | Error::UnknownTransactionalId { .. } => {
@@ -264,7 +271,11 @@ impl World {
             }
             Error::TransactionTimedOut { .. }
             | Error::OutOfOrderSequence { .. }
-            // What failed before was another record's.
+            // What failed before was another record's, or a group's position.
+            | Error::UnknownMember { .. }
+            | Error::FencedMember { .. }
+            | Error::FencedInstance { .. }
+            | Error::StaleMember { .. }
             | Error::UnknownTopic { .. }
             | Error::UnknownPartition { .. }
             | Error::NullKey { .. }
@@ -294,7 +305,7 @@ impl World {
         let transaction = &mut self.model.transactions[number];
         match &outcome {
             Ok(()) if is_heard => {
-                let counts = !transaction.records.is_empty();
+                let counts = transaction.counts();
                 assert!(!counts || fenced != Fenced::Yes, "{id}/{at} is fenced, and has committed: {transaction:?}");
                 assert!(!transaction.has_failed, "a send has failed, and was committed: {transaction:?}");
                 let may_be = !counts || matches!(transaction.fate, Fate::Open | Fate::Committed);

@@ -9,9 +9,11 @@ use taffrail::{Clock, Error, Log, ManualClock, MemoryStorage, Partition, Timesta
 use super::Ran;
 use super::choice::Choice;
 use super::faults::Doom;
+use super::groups::GroupActor;
 use super::holds::Held;
 use super::model::{Model, Slot};
 use super::plan::Plan;
+use super::positions::GroupModel;
 use super::producers::ProducerActor;
 use super::readers::ReaderActor;
 use super::trace::Trace;
@@ -33,6 +35,13 @@ pub(super) struct World {
     pub(super) producers: Vec<ProducerActor>,
     pub(super) transactors: Vec<TransactionActor>,
     pub(super) readers: Vec<ReaderActor>,
+    pub(super) groups: Vec<GroupActor>,
+    /// How many consumers of groups there have been.
+    pub(super) consumers: u64,
+    /// And how often they have polled.
+    pub(super) polls: u64,
+    /// The latest that the wall has said.
+    pub(super) latest: Timestamp,
     pub(super) holds: Vec<Held>,
     /// The end that comes at an operation on the disk.
     pub(super) doom: Option<Doom>,
@@ -50,6 +59,7 @@ enum Turn {
     Transact,
     Compact,
     Read,
+    Assemble,
     Tick,
     Administer,
     Hold,
@@ -65,6 +75,10 @@ impl World {
         let producers = (0..plan.producers).map(|number| ProducerActor::new(number, &mut choice)).collect();
         let transactors = (0..plan.transactors).map(|index| TransactionActor::new(index, &mut choice)).collect();
         let readers = (0..plan.readers).map(|_| ReaderActor::new(&mut choice)).collect();
+        let groups = |index| GroupActor::new(index, &plan, &NAMES[..plan.topics], &mut choice);
+        let groups: Vec<_> = (0..plan.groups).map(groups).collect();
+        let mut model = Model::default();
+        model.groups.extend(groups.iter().map(|_| GroupModel::default()));
         let storage = MemoryStorage::new(choice.seed());
         let mut trace = Trace::new();
         trace.note(format_args!("{plan:?}"));
@@ -72,13 +86,17 @@ impl World {
             choice,
             trace,
             plan,
-            model: Model::default(),
+            model,
             storage,
             clock: Arc::new(ManualClock::at(Timestamp(1_700_000_000_000))),
             log: None,
             producers,
             transactors,
             readers,
+            groups,
+            consumers: 0,
+            polls: 0,
+            latest: Timestamp(0),
             holds: Vec::new(),
             doom: None,
             excused: false,
@@ -104,12 +122,13 @@ impl World {
     }
 
     fn step(&mut self) {
-        let transacts = self.plan.transactors > 0;
+        let (transacts, groups) = (self.plan.transactors > 0, self.plan.groups > 0);
         let turns = [
             (if transacts { 22 } else { 45 }, Turn::Produce),
             (if transacts { 33 } else { 0 }, Turn::Transact),
             (if self.plan.compacts { 4 } else { 0 }, Turn::Compact),
-            (25, Turn::Read),
+            (if groups { 12 } else { 25 }, Turn::Read),
+            (if groups { 35 } else { 0 }, Turn::Assemble),
             (18, Turn::Tick),
             (3, Turn::Administer),
             (4, Turn::Hold),
@@ -125,6 +144,7 @@ impl World {
             Turn::Transact => self.transact(),
             Turn::Compact => self.compact(),
             Turn::Read => self.read(),
+            Turn::Assemble => self.assemble(),
             Turn::Tick => self.tick(),
             Turn::Administer => self.administer(),
             Turn::Hold => self.hold(),
@@ -140,13 +160,17 @@ impl World {
         if self.choice.one_in(40) {
             let back = i64::try_from(self.choice.below(5_000)).unwrap_or(0);
             self.clock.set_wall(Timestamp(self.clock.wall().0 - back));
+            self.model.wall = self.clock.wall();
         }
         self.trace.note(format_args!("{millis} ms pass, tick"));
         self.log().tick();
     }
 
     pub(super) fn advance(&mut self, time: Duration) {
+        self.note_inhabited();
         self.clock.advance(time);
+        self.model.wall = self.clock.wall();
+        self.latest = self.latest.max(self.model.wall);
         self.storage.set_time(self.clock.wall());
     }
 

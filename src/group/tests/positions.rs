@@ -212,3 +212,13 @@ fn a_topic_that_is_gone_takes_its_positions_with_it() {
     desk.topics(&[]);
     assert_eq!((desk.position("bills"), desk.position("unheard-of")), (None, None));
 }
+
+#[test]
+fn what_is_to_be_forgotten_goes_before_it_is_said_which_topics_there_are() {
+    let mut desk = Desk::new(&[("orders", 4)]);
+    desk.commit(None, "orders", 1).unwrap();
+    desk.coordinator = replayed(&desk.log);
+    desk.coordinator.loaded(desk.now);
+    assert_eq!(desk.run(Command::ForgetTopic { topic: "orders".to_owned() }).unwrap(), Reply::Done);
+    assert_eq!(desk.position("orders"), None);
+}
