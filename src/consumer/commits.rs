@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::group;
 use crate::group::Claim;
 use crate::node::Committing;
-use crate::types::{LeaderEpoch, Offset, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, TopicId, TopicPartition};
 
 /// A position of a group in a partition, as it is committed.
 ///
@@ -87,6 +87,9 @@ impl From<CommittedOffset> for group::Position {
 /// Positions by partition.
 pub(super) type Positions = Vec<(TopicPartition, group::Position)>;
 
+/// Positions, and which topic each of them is of.
+pub(super) type Placed = (Positions, Vec<TopicId>);
+
 /// Who is told what became of a commit.
 pub(super) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -134,6 +137,7 @@ impl Sent {
 /// As much as a coordinator takes at once.
 struct Part {
     positions: Positions,
+    topics: Vec<TopicId>,
     claim: Option<Claim>,
     /// `None`: to be sent again, as its member has been led on.
     committing: Option<Committing>,
@@ -143,8 +147,8 @@ struct Part {
 }
 
 impl Part {
-    const fn of(positions: Positions) -> Self {
-        Self { positions, claim: None, committing: None, tries: TRIES, is_void: false }
+    fn of((positions, topics): Placed) -> Self {
+        Self { positions, topics, claim: None, committing: None, tries: TRIES, is_void: false }
     }
 }
 
@@ -198,11 +202,12 @@ impl Core {
         self.finish_commits();
         self.fetcher.update()?;
         let topics = self.fetcher.node().topics();
-        for (name, _) in &positions {
+        let topic_of = |(name, _): &(TopicPartition, group::Position)| {
             let topic = topics.get(&*name.topic).ok_or_else(|| Error::UnknownTopic { name: name.topic.clone() })?;
-            topic.partition(name.partition)?;
-        }
-        self.store(positions)
+            topic.partition(name.partition).map(|_| topic.id)
+        };
+        let ids = positions.iter().map(topic_of).collect::<Result<_>>()?;
+        self.store((positions, ids))
     }
 
     /// Commits what polls have handed out, and waits for nothing.
@@ -233,11 +238,6 @@ impl Core {
         self.commit()
     }
 
-    /// Where partitions go on, of those whose position the group does not have.
-    fn moved(&mut self) -> Positions {
-        self.moved_with_topics().0
-    }
-
     /// Whether there are any.
     pub(super) fn has_moved(&self) -> bool {
         self.fetcher.assignment().slots().iter().any(|slot| slot.to_commit().is_some())
@@ -262,16 +262,15 @@ impl Core {
         }
     }
 
-    fn store(&mut self, positions: Positions) -> Result<()> {
+    fn store(&mut self, positions: Placed) -> Result<()> {
         let mut sent = self.send(positions);
         self.answer(&mut sent, true).unwrap_or(Ok(()))
     }
 
-    fn send(&mut self, positions: Positions) -> Sent {
+    fn send(&mut self, positions: Placed) -> Sent {
         let mut sent = Sent { parts: VecDeque::new(), outcome: Ok(()) };
-        for positions in parts(&self.group, positions) {
-            self.note(&positions, true);
-            let mut part = Part::of(positions);
+        for mut part in parts(&self.group, positions) {
+            self.note(&part.positions, true);
             let is_sent = if self.commits.is_held_back() { Ok(()) } else { self.send_part(&mut part) };
             match is_sent {
                 Ok(()) => sent.parts.push_back(part),
@@ -283,7 +282,7 @@ impl Core {
 
     fn send_part(&self, part: &mut Part) -> Result<()> {
         part.claim = self.claim()?;
-        let positions = part.positions.clone();
+        let positions = (part.positions.clone(), &*part.topics);
         part.committing = Some(self.fetcher.node().begin_commit(&self.group, part.claim.clone(), positions)?);
         Ok(())
     }
@@ -360,15 +359,18 @@ impl Core {
 }
 
 /// Divides positions into parts that a coordinator takes.
-fn parts(group: &str, positions: Positions) -> Vec<Positions> {
-    let mut parts: Vec<Positions> = Vec::new();
+fn parts(group: &str, (positions, topics): Placed) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
     let mut room = 0;
-    for (name, position) in positions {
+    for ((name, position), topic) in positions.into_iter().zip(topics) {
         let size = group.len() + name.topic.len() + position.metadata.len() + RECORD_BYTES;
         match parts.last_mut() {
-            Some(part) if size <= room => part.push((name, position)),
+            Some(part) if size <= room => {
+                part.positions.push((name, position));
+                part.topics.push(topic);
+            }
             _ => {
-                parts.push(vec![(name, position)]);
+                parts.push(Part::of((vec![(name, position)], vec![topic])));
                 room = PART_BYTES;
             }
         }

@@ -265,7 +265,8 @@ impl Consumer {
     /// - [`Error::FencedInstance`]: another consumer has taken over the instance id;
     /// - [`Error::UnknownMember`] also where partitions were assigned by hand and the group has members: it is theirs.
     ///
-    /// It may be stored, or not, after what the disk says ([`Error::Io`], [`Error::Poisoned`]); the next commit stores it.
+    /// [`Error::UnknownTopic`] where a topic was deleted meanwhile: the next commit stores the others. It may be stored, or
+    /// not, after what the disk says ([`Error::Io`], [`Error::Poisoned`]); the next commit stores it.
     /// [`Error::Closed`] once the log is closed. (A member that the group leads on meanwhile commits with its new epoch by
     /// itself; should it be led on again and again, that is [`Error::StaleMember`].)
     #[doc(alias = "commitSync")]

@@ -4,11 +4,10 @@
 //! position, so that it holds also where the partition was given up and came again meanwhile.
 
 use super::assignment::Slot;
-use super::commits::{CommittedOffset, Positions};
+use super::commits::{CommittedOffset, Placed, Positions};
 use super::core::Core;
 use super::handle::Consumer;
 use crate::group::{Confirmation, Progress};
-use crate::types::TopicId;
 
 /// What a transaction may commit.
 pub(super) struct Handed {
@@ -18,7 +17,7 @@ pub(super) struct Handed {
 
 impl Core {
     /// Where partitions go on, of those whose position the group does not have, and which topic each of them is of.
-    pub(super) fn moved_with_topics(&mut self) -> (Positions, Vec<TopicId>) {
+    pub(super) fn moved(&mut self) -> Placed {
         if let Some(handed) = self.commits.handed.take_if(|handed| handed.confirmation.is_confirmed()) {
             self.note(&handed.positions, true);
         }
@@ -44,7 +43,7 @@ impl Consumer {
         drop(self.core.fetcher.update());
         let member = self.core.claim_to_hand_on();
         let commits_itself = self.core.commits.interval.is_some();
-        let (positions, topics) = self.core.moved_with_topics();
+        let (positions, topics) = self.core.moved();
         let confirmation = Confirmation::default();
         self.core.commits.handed = Some(Handed { confirmation: confirmation.clone(), positions: positions.clone() });
         Progress { group: self.core.group.clone(), member, positions, topics, commits_itself, confirmation }

@@ -84,7 +84,7 @@ impl Rig {
 
     fn commit(&self, group: &str, topic: &str, number: u32, offset: u64) {
         let position = Position { offset: Offset(offset), leader_epoch: None, metadata: String::new() };
-        self.node.commit_positions(group, None, vec![(name(topic, number), position)], None).unwrap();
+        self.node.commit_positions(group, None, (vec![(name(topic, number), position)], &[]), None).unwrap();
     }
 
     /// Where the coordinator of a group keeps its records.
@@ -99,7 +99,7 @@ impl Rig {
             (operation.kind == OperationKind::Sync && is_of_groups(&operation.path)).then_some(Fault::SyncFails)
         });
         let position = Position { offset: Offset(0), leader_epoch: None, metadata: String::new() };
-        let failed = self.node.commit_positions(group, None, vec![(name("nothing", 0), position)], None);
+        let failed = self.node.commit_positions(group, None, (vec![(name("nothing", 0), position)], &[]), None);
         assert!(failed.is_err());
     }
 

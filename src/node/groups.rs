@@ -45,30 +45,55 @@ impl Node {
         }
     }
 
-    /// Stores positions.
+    /// Stores positions of these topics.
     pub(crate) fn commit_positions(
         &self,
         group: &str,
         member: Option<Claim>,
-        positions: Vec<(TopicPartition, Position)>,
+        (positions, topics): (Vec<(TopicPartition, Position)>, &[TopicId]),
         producer: Option<ProducerIdentity>,
     ) -> Result<()> {
-        let group_name = group.to_owned();
-        self.ask_group(group, Command::Commit { group: group_name, member, positions, producer }).map(drop)
+        let desk = self.desk_of(group)?;
+        let (asker, _) = self.feed_commit(desk, group, member, (positions, topics), producer)?;
+        self.serve(desk, &asker);
+        asker.wait().map(drop)
     }
 
-    /// Begins to store positions, and waits for nothing.
+    /// Begins to store positions of these topics, and waits for nothing.
     pub(crate) fn begin_commit(
         self: &Arc<Self>,
         group: &str,
         member: Option<Claim>,
-        positions: Vec<(TopicPartition, Position)>,
+        positions: (Vec<(TopicPartition, Position)>, &[TopicId]),
     ) -> Result<Committing> {
-        let desk = self.desk_of(group)?;
-        let group = group.to_owned();
-        let command = Command::Commit { group: group.clone(), member, positions, producer: None };
-        let asker = self.leave_with(desk, command);
-        Ok(Committing { node: Arc::clone(self), group, asker })
+        let (asker, due) = self.feed_commit(self.desk_of(group)?, group, member, positions, None)?;
+        self.note_due_by::<GroupDesk>(due);
+        Ok(Committing { node: Arc::clone(self), group: group.to_owned(), asker })
+    }
+
+    /// Has a coordinator be given a commit, if all topics are still those. Records of positions have no ids of topics:
+    /// whoever makes one of that name asks this coordinator to forget, and comes before the look at the ids or behind it.
+    fn feed_commit(
+        &self,
+        desk: &Mutex<GroupDesk>,
+        group: &str,
+        member: Option<Claim>,
+        (positions, topics): (Vec<(TopicPartition, Position)>, &[TopicId]),
+        producer: Option<ProducerIdentity>,
+    ) -> Result<(Asker<Reply>, Option<Moment>)> {
+        let (asker, now) = (Asker::new(Slot::new()), self.now());
+        let mut gone = None;
+        let due = self.turn_of(desk, now, |desk| {
+            let image = self.image.load();
+            let is_there = |name: &str, id| image.topic(name).is_some_and(|topic| topic.id == id);
+            let mut named = positions.iter().map(|(partition, _)| &partition.topic).zip(topics);
+            gone = named.find(|(name, id)| !is_there(name, **id)).map(|(name, _)| name.clone());
+            if gone.is_none() {
+                let command = Command::Commit { group: group.to_owned(), member, positions, producer };
+                desk.step(self, now, Input::Command(command, Arc::clone(&asker)));
+            }
+        });
+        gone.map_or(Ok((asker, due)), |name| Err(Error::UnknownTopic { name }))
     }
 
     /// What a group has committed, of these partitions or of all.

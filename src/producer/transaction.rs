@@ -330,7 +330,7 @@ impl TransactionalProducer {
         let (topic, name, partition) = self.node().partition_of_group(&group)?;
         let entry = || Entry { topic, name, partition };
         let identity = self.transactional.enter(self.node(), None, entry)?;
-        self.node().commit_positions(&group, member, positions, Some(identity))
+        self.node().commit_positions(&group, member, (positions, &topics), Some(identity))
     }
 
     fn abort(&mut self) -> Result<()> {

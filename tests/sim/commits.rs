@@ -229,6 +229,7 @@ fn is_refusal(error: &Error) -> bool {
             | Error::FencedMember { .. }
             | Error::StaleMember { .. }
             | Error::FencedInstance { .. }
+            | Error::UnknownTopic { .. }
     )
 }
 

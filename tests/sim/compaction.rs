@@ -161,12 +161,15 @@ impl Model {
                 last.entry(key).or_insert(*offset);
             } else if last.contains_key(key) {
                 went.replaced.push((key.to_owned(), *offset));
-            } else if !self.is_decided(known.serial) || self.may_have_lost_its_marker(slot, known.serial) {
-                // It had been aborted, and nobody has looked at it since; or the power took its marker.
+            } else if !self.is_decided(known.serial) {
+                // It had been aborted, and nobody has looked at it since.
                 went.aborted.push(known.serial);
             } else if self.is_tombstone(known.serial) && now.since(self.at(known.serial)) >= horizon {
                 last.insert(key, *offset);
                 went.deleted.push((key.to_owned(), *offset));
+            } else if self.may_have_lost_its_marker(slot, known.serial) {
+                // The power took its marker.
+                went.aborted.push(known.serial);
             } else {
                 let may_be = self.may_be_deleted(slot, key, horizon, now);
                 assert!(may_be, "{slot:?} has lost the last record of {key}, {known:?} at {offset}, after {horizon:?}");

@@ -197,8 +197,8 @@ impl World {
         is_stable: bool,
     ) -> Option<Mark> {
         let look = self.look_now(&name.topic, is_stable);
-        if look.topic.is_none() && at.is_some() {
-            // Its topic is gone: the disk does not let go of it yet, or a commit that was sent before has come behind.
+        if look.topic.is_none() && at.is_some() && self.excused {
+            // Its topic is gone, and the disk does not let go of it yet.
             return None;
         }
         if at.is_none() && self.may_have_expired(index, name) {

@@ -66,7 +66,7 @@ impl Place {
 
     fn commit(&self, offset: u64, producer: Option<ProducerIdentity>) {
         let position = Position { offset: Offset(offset), leader_epoch: Some(LeaderEpoch(0)), metadata: String::new() };
-        self.node.commit_positions("g", None, vec![(("t", 0).into(), position)], producer).expect("stored");
+        self.node.commit_positions("g", None, (vec![(("t", 0).into(), position)], &[]), producer).expect("stored");
     }
 
     pub(super) fn describe(&self) -> Reply {
@@ -134,7 +134,10 @@ fn progress_says_who_has_come_how_far() {
     let mut consumer = place.consumer().auto_commit(Duration::from_secs(60)).open().expect("opened");
     assert!(consumer.progress().commits_itself);
     let refused = |progress: crate::group::Progress| {
-        place.node.commit_positions(&progress.group, progress.member, progress.positions, None).err()
+        place
+            .node
+            .commit_positions(&progress.group, progress.member, (progress.positions, &progress.topics), None)
+            .err()
     };
     // Not joined yet, it is nobody, also where there are no members.
     let early = refused(consumer.progress());
@@ -186,7 +189,7 @@ fn whoever_was_removed_and_is_a_member_again_commits_nothing_of_before() {
     let refused = consumer.commit().expect_err("it is another's");
     assert!(matches!(refused, Error::UnknownMember { .. }), "{refused}");
     let progress = consumer.progress();
-    let refused = place.node.commit_positions("g", progress.member, progress.positions, None);
+    let refused = place.node.commit_positions("g", progress.member, (progress.positions, &progress.topics), None);
     assert!(matches!(refused, Err(Error::UnknownMember { .. })), "{refused:?}");
     let first = consumer.try_poll().expect("readable");
     let told = std::mem::take(&mut *lost.0.lock());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::group::Place;
 use crate::consumer::{Consumer, Rebalance, RebalanceListener};
+use crate::controller::Command as Administration;
 use crate::error::{Error, Result};
 use crate::group::{Command as Group, Details, Heartbeat, Intent, Report};
 use crate::sync::Mutex;
@@ -144,4 +145,17 @@ fn one_that_is_sent_again_overtakes_none() {
     assert_eq!(events.take(), ["5 stored", "6 stored", "2 given back"]);
     let stored = place.node.positions_of("g").expect("known");
     assert!(stored.len() == 2 && stored.values().all(|offset| *offset == Offset(6)), "{stored:?}");
+}
+
+#[test]
+fn what_is_of_another_topic_of_that_name_is_not_sent_again() {
+    let events = Events::default();
+    let (place, mut consumer) = place(&events);
+    let _other = lead_on(&place);
+    commit_at(&mut consumer, 5, &events);
+    place.node.administer("t", Administration::Delete { name: "t".to_owned() }).expect("deleted");
+    place.topic("t", 2);
+    consumer.close().expect("left");
+    assert_eq!(events.take().first().map(String::as_str), Some("5: there is no topic \"t\""));
+    assert_eq!(place.node.positions_of("g").expect("known").len(), 0);
 }

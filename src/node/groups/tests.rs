@@ -172,10 +172,10 @@ fn what_is_committed_is_there_after_a_crash() {
     let place = Place::new();
     place.topic("orders", 2);
     for offset in 1..=20 {
-        place.node.commit_positions("g", None, vec![(at("orders", 0), position(offset))], None).unwrap();
+        place.node.commit_positions("g", None, (vec![(at("orders", 0), position(offset))], &[]), None).unwrap();
     }
-    place.node.commit_positions("g", None, vec![(at("orders", 1), position(5))], None).unwrap();
-    let begun = place.node.begin_commit("g", None, vec![(at("orders", 1), position(6))]).unwrap();
+    place.node.commit_positions("g", None, (vec![(at("orders", 1), position(5))], &[]), None).unwrap();
+    let begun = place.node.begin_commit("g", None, (vec![(at("orders", 1), position(6))], &[])).unwrap();
     assert!(begun.try_take().is_none(), "it is not synced yet");
     let place = Place::at(place.storage.crash(1));
     let found = place.node.committed("g", None, true).unwrap();
@@ -190,13 +190,13 @@ fn what_is_committed_is_there_after_a_crash() {
 fn a_commit_that_nobody_waits_for_is_stored_by_ticks() {
     let place = Place::new();
     place.topic("orders", 2);
-    let begun = place.node.begin_commit("g", None, vec![(at("orders", 1), position(6))]).unwrap();
+    let begun = place.node.begin_commit("g", None, (vec![(at("orders", 1), position(6))], &[])).unwrap();
     for _ in 0..3 {
         place.clock.advance(Duration::from_millis(6));
         place.node.tick();
     }
     assert!(matches!(begun.try_take(), Some(Ok(()))));
-    let begun = place.node.begin_commit("g", None, vec![(at("orders", 1), position(7))]).unwrap();
+    let begun = place.node.begin_commit("g", None, (vec![(at("orders", 1), position(7))], &[])).unwrap();
     begun.wait().unwrap();
 }
 
@@ -246,7 +246,7 @@ fn commit_in_transaction(place: &Place, id: &str, producer: ProducerIdentity, gr
         .node
         .transact(id, |_| TransactionCommand::Add { id: id.to_owned(), producer, partitions: partitions.clone() })
         .unwrap();
-    place.node.commit_positions(group, None, vec![(at("orders", 0), position(offset))], Some(producer)).unwrap();
+    place.node.commit_positions(group, None, (vec![(at("orders", 0), position(offset))], &[]), Some(producer)).unwrap();
 }
 
 fn end(place: &Place, id: &str, producer: ProducerIdentity, outcome: Outcome) -> ProducerIdentity {
@@ -266,7 +266,7 @@ fn positions_of_a_transaction_count_when_it_is_committed() {
     let place = Place::new();
     place.topic("orders", 1);
     place.node.ensure_groups().unwrap();
-    place.node.commit_positions("g", None, vec![(at("orders", 0), position(1))], None).unwrap();
+    place.node.commit_positions("g", None, (vec![(at("orders", 0), position(1))], &[]), None).unwrap();
     let producer = identity(&place, "t");
     commit_in_transaction(&place, "t", producer, "g", 10);
     assert_eq!(offset_of(&place, "g"), Some(1));
@@ -286,14 +286,14 @@ fn positions_of_a_transaction_count_when_it_is_committed() {
     for offset in 30..60 {
         commit_in_transaction(&place, "t", producer, "g", offset);
         let begun: Vec<_> = (0..3)
-            .map(|_| place.node.begin_commit("h", None, vec![(at("orders", 0), position(offset))]).unwrap())
+            .map(|_| place.node.begin_commit("h", None, (vec![(at("orders", 0), position(offset))], &[])).unwrap())
             .collect();
         producer = end(&place, "t", producer, Outcome::Committed);
         assert_eq!(offset_of(&place, "g"), Some(offset));
         for begun in begun {
             begun.wait().unwrap();
         }
-        place.node.commit_positions("g", None, vec![(at("orders", 0), position(offset - 1))], None).unwrap();
+        place.node.commit_positions("g", None, (vec![(at("orders", 0), position(offset - 1))], &[]), None).unwrap();
         assert_eq!(offset_of(&place, "g"), Some(offset - 1));
     }
     commit_in_transaction(&place, "t", producer, "i", 7);
@@ -315,8 +315,9 @@ fn what_is_answered_beside_a_marker_is_stored() {
         place.node.ensure_groups().unwrap();
         let producer = identity(&place, "t");
         commit_in_transaction(&place, "t", producer, "g", 10);
-        let begun =
-            [1, 2].map(|number| place.node.begin_commit("g", None, vec![(at("orders", number), position(5))]).unwrap());
+        let begun = [1, 2].map(|number| {
+            place.node.begin_commit("g", None, (vec![(at("orders", number), position(5))], &[])).unwrap()
+        });
         end(&place, "t", producer, Outcome::Committed);
         let [first, second] = begun;
         first.wait().unwrap();
@@ -352,8 +353,8 @@ fn a_producer_that_is_fenced_changes_no_position_and_fails_nobody_else() {
     let producer = identity(&place, "t");
     commit_in_transaction(&place, "t", producer, "g", 10);
     let later = identity(&place, "t");
-    let begun = place.node.begin_commit("g", None, vec![(at("orders", 0), position(3))]).unwrap();
-    let late = place.node.commit_positions("g", None, vec![(at("orders", 0), position(11))], Some(producer));
+    let begun = place.node.begin_commit("g", None, (vec![(at("orders", 0), position(3))], &[])).unwrap();
+    let late = place.node.commit_positions("g", None, (vec![(at("orders", 0), position(11))], &[]), Some(producer));
     assert!(matches!(late, Err(Error::ProducerFenced { .. })), "{late:?}");
     begun.wait().unwrap();
     assert_eq!(offset_of(&place, "g"), Some(3));
@@ -367,7 +368,7 @@ fn a_damaged_record_is_named_and_the_rest_is_read() {
     let place = Place::new();
     place.topic("orders", 3);
     for number in 0..3 {
-        place.node.commit_positions("g", None, vec![(at("orders", number), position(7))], None).unwrap();
+        place.node.commit_positions("g", None, (vec![(at("orders", number), position(7))], &[]), None).unwrap();
     }
     let partition = place.partition_of("g");
     // One that says of itself that it is a position, and is none.
@@ -391,7 +392,7 @@ fn a_damaged_record_is_named_and_the_rest_is_read() {
         _ => None,
     };
     assert_eq!(damage.iter().map(names).collect::<Vec<_>>(), [Some(Offset(1)), Some(damaged)]);
-    place.node.commit_positions("g", None, vec![(at("orders", 1), position(8))], None).unwrap();
+    place.node.commit_positions("g", None, (vec![(at("orders", 1), position(8))], &[]), None).unwrap();
 }
 
 #[test]
@@ -407,14 +408,14 @@ fn a_failed_sync_fails_who_waits_and_the_next_goes_on() {
         is_meant.then_some(Fault::Io)
     };
     place.storage.fail_when(fails);
-    let failed = place.node.commit_positions("g", claim.clone(), vec![(at("orders", 0), position(9))], None);
+    let failed = place.node.commit_positions("g", claim.clone(), (vec![(at("orders", 0), position(9))], &[]), None);
     assert!(matches!(failed, Err(Error::Io { .. } | Error::Poisoned { .. } | Error::Superseded { .. })), "{failed:?}");
     place.storage.clear_faults();
     // Nothing is owned by two, nobody is thrown out, and the next commit counts.
     place.pass(&mut members, Duration::from_secs(10));
     assert_eq!(members[0].owned.len(), 1);
     let claim = members[0].membership.claim();
-    place.node.commit_positions("g", claim, vec![(at("orders", 0), position(10))], None).unwrap();
+    place.node.commit_positions("g", claim, (vec![(at("orders", 0), position(10))], &[]), None).unwrap();
     // The machine that was made anew has been told of the topics: it takes heartbeats.
     place.pass(&mut members, Duration::from_secs(60));
     assert!(members[0].membership.may_read());
@@ -428,7 +429,7 @@ fn durability_of_the_positions_can_be_set() {
     place.node.ensure_groups().unwrap();
     let config = place.node.topic(OFFSETS_TOPIC).unwrap().config.clone().durability(Durability::Os);
     place.node.administer(OFFSETS_TOPIC, Administration::Configure { name: OFFSETS_TOPIC.to_owned(), config }).unwrap();
-    let begun = place.node.begin_commit("g", None, vec![(at("orders", 0), position(6))]).unwrap();
+    let begun = place.node.begin_commit("g", None, (vec![(at("orders", 0), position(6))], &[])).unwrap();
     assert!(matches!(begun.try_take(), Some(Ok(()))), "what is written is stored");
 }
 
@@ -438,7 +439,7 @@ fn whoever_has_its_answer_wakes_the_next() {
     let place = Place::new();
     place.topic("orders", 2);
     place.node.ensure_groups().unwrap();
-    place.node.commit_positions("g", None, vec![(at("orders", 0), position(1))], None).unwrap();
+    place.node.commit_positions("g", None, (vec![(at("orders", 0), position(1))], &[]), None).unwrap();
     let (path, node) = (place.partition_of("g").path().to_owned(), Arc::clone(&place.node));
     let is_first = std::sync::atomic::AtomicBool::new(true);
     // The first sync ends when a second commit waits behind it.
@@ -458,7 +459,7 @@ fn whoever_has_its_answer_wakes_the_next() {
     for number in 0..2 {
         let (node, done) = (Arc::clone(&place.node), done.clone());
         std::thread::spawn(move || {
-            node.commit_positions("g", None, vec![(at("orders", number), position(2))], None).unwrap();
+            node.commit_positions("g", None, (vec![(at("orders", number), position(2))], &[]), None).unwrap();
             done.send(()).unwrap();
         });
     }
