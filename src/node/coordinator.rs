@@ -19,16 +19,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::ledger::{Batch as Events, Ledger};
+use super::loading::{Loaded, load};
 use super::markers::{Ending, MarkerAsker};
 use super::slot::Slot;
 use crate::clock::{Clock, Moment, Now};
 use crate::error::{Error, Result};
-use crate::machine::{Applied, KeyValue, ProducerIdentity, Recorded};
+use crate::machine::{KeyValue, ProducerIdentity, Recorded};
 use crate::mutants;
-use crate::partition::{Partition, ReadOptions, Receipt, UpTo};
-use crate::record::batches::Batch;
+use crate::partition::{Partition, Receipt};
 use crate::record::builder::{BatchBuilder, Record};
-use crate::record::control::ControlRecord;
 use crate::trace;
 use crate::types::{LeaderEpoch, Offset, Sequence};
 
@@ -223,7 +222,7 @@ impl<M: Recorded<Reply = Result<R>> + Default, R> Coordinator<M, R> {
         if self.running.is_some() {
             return Ok(None);
         }
-        let Loaded { machine, end, damage } = load(&self.partition)?;
+        let Loaded { machine, end, damage, .. } = load(&self.partition)?;
         for error in &damage {
             trace::warn(self.partition.path(), || error.to_string());
         }
@@ -349,72 +348,5 @@ impl<M: Recorded<Reply = Result<R>>, R> Running<M, R> {
     fn submit(&mut self, partition: &Partition, now: Now, command: M::Command, asker: Asker<R>) {
         let refuse = |producer: ProducerIdentity| partition.check_producer(producer.id, producer.epoch).err().map(Err);
         self.ledger.submit_if(now, command, asker, refuse);
-    }
-}
-
-/// What the records of a partition make.
-struct Loaded<M> {
-    machine: M,
-    /// Where they end.
-    end: Offset,
-    /// What could not be read, of a machine that goes on without it.
-    damage: Vec<Error>,
-}
-
-fn load<M: Recorded + Default>(partition: &Partition) -> Result<Loaded<M>> {
-    let mut loaded = Loaded { machine: M::default(), end: partition.end(), damage: Vec::new() };
-    let options = ReadOptions::new().up_to(UpTo::LogEnd);
-    let mut offset = partition.start();
-    while offset < loaded.end {
-        match partition.try_read(offset, options) {
-            Ok(fetched) if fetched.next_offset() <= offset => break,
-            Ok(fetched) => {
-                for batch in fetched.settled_batches() {
-                    loaded.take(partition, &batch)?;
-                }
-                offset = fetched.next_offset();
-            }
-            Err(Error::Corrupt { offsets, .. }) if M::PASSES_OVER_DAMAGE && offsets.end <= offset => break,
-            Err(error) => match &error {
-                Error::Corrupt { offsets, .. } if M::PASSES_OVER_DAMAGE => {
-                    offset = offsets.end;
-                    loaded.damage.push(error);
-                }
-                _ => return Err(error),
-            },
-        }
-    }
-    Ok(loaded)
-}
-
-impl<M: Recorded> Loaded<M> {
-    fn take(&mut self, partition: &Partition, batch: &Batch<'_>) -> Result<()> {
-        let header = batch.header();
-        let identity = header.producer_id().zip(header.producer_epoch());
-        let identity = identity.map(|(id, epoch)| ProducerIdentity { id, epoch });
-        if header.is_control() {
-            let outcome = batch.control().and_then(ControlRecord::outcome);
-            if let Some((producer, outcome)) = identity.zip(outcome) {
-                self.machine.end_transaction(header.base_offset(), producer, outcome);
-            }
-            return Ok(());
-        }
-        let producer = identity.filter(|_| header.is_transactional());
-        for record in batch.records() {
-            let at = Applied { offset: record.offset(), timestamp: record.timestamp(), producer };
-            match M::decode(record.key().unwrap_or_default(), record.value()) {
-                Ok(Some(event)) => self.machine.apply(at, &event),
-                Ok(None) => {}
-                Err(reason) => {
-                    let (path, offset) = (partition.path().to_owned(), record.offset());
-                    let error = Error::CorruptState { path, offset, reason };
-                    if !M::PASSES_OVER_DAMAGE {
-                        return Err(error);
-                    }
-                    self.damage.push(error);
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -33,6 +33,7 @@ mod groups;
 mod holding;
 mod home;
 mod ledger;
+mod loading;
 mod markers;
 mod measuring;
 mod members;

@@ -82,7 +82,8 @@ pub(super) struct Retired {
 }
 
 impl Partition {
-    /// Keeps the records at `offset` and above from being removed, by retention or by hand, while the hold lives.
+    /// Keeps the records at `offset` and above from being removed, by retention or by hand, while the hold lives. Where a
+    /// compaction has failed half-way ([`Partition::failure`]), the reopen may complete what it had decided before.
     ///
     /// # Errors
     /// [`Error::OffsetOutOfRange`] outside of the log.

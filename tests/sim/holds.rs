@@ -31,6 +31,9 @@ impl World {
     }
 
     fn take_hold(&mut self, name: &str, slot: Slot, partition: &Partition) {
+        if partition.failure().is_some() {
+            return; // a compaction that was decided before is completed by the reopen
+        }
         let offset = Offset(self.choice.between(partition.start().0, partition.end().0));
         match partition.hold(offset) {
             Ok(hold) => {

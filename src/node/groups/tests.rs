@@ -378,9 +378,7 @@ fn a_damaged_record_is_named_and_the_rest_is_read() {
     place.node.close().unwrap();
     let log = partition.path().join("00000000000000000000.log");
     // And a flipped bit in the second batch.
-    let bytes = place.storage.bytes_of(&log).unwrap();
-    let length = |at: usize| 12 + u32::from_be_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
-    let second = length(0);
+    let second = starts(&place.storage.bytes_of(&log).unwrap())[1];
     place.storage.flip_bit(&log, second as u64 + 70, 3).unwrap();
     let place = Place::at(place.storage.kill());
     let found = place.node.positions_of("g").unwrap();
@@ -393,6 +391,54 @@ fn a_damaged_record_is_named_and_the_rest_is_read() {
     };
     assert_eq!(damage.iter().map(names).collect::<Vec<_>>(), [Some(Offset(1)), Some(damaged)]);
     place.node.commit_positions("g", None, (vec![(at("orders", 1), position(8))], &[]), None).unwrap();
+}
+
+/// Where in a file the batches begin.
+fn starts(bytes: &[u8]) -> Vec<usize> {
+    let length = |at: usize| u32::from_be_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+    let (mut starts, mut at) = (Vec::new(), 0);
+    while at + 12 < bytes.len() && length(at) > 0 {
+        starts.push(at);
+        at += 12 + length(at);
+    }
+    starts
+}
+
+/// Nobody waits for the transaction, nobody reads on from where it was to go, and no later one takes it along.
+#[test]
+fn a_transaction_whose_marker_is_damaged_counts_as_aborted() {
+    for (outcome, goes_on) in [(Outcome::Aborted, true), (Outcome::Committed, false)] {
+        let place = Place::new();
+        place.topic("orders", 2);
+        place.node.ensure_groups().unwrap();
+        place.node.commit_positions("g", None, (vec![(at("orders", 0), position(3))], &[]), None).unwrap();
+        let producer = identity(&place, "t");
+        commit_in_transaction(&place, "t", producer, "g", 10);
+        let next = end(&place, "t", producer, outcome);
+        let partition = place.partition_of("g");
+        let log = partition.path().join("00000000000000000000.log");
+        let marker = starts(&place.storage.bytes_of(&log).unwrap()).pop().unwrap();
+        if goes_on {
+            let positions = (vec![(at("orders", 1), position(7))], &[][..]);
+            let partitions = vec![at(OFFSETS_TOPIC, partition_of("g", OFFSETS_PARTITIONS))];
+            let add =
+                |_| TransactionCommand::Add { id: "t".to_owned(), producer: next, partitions: partitions.clone() };
+            place.node.transact("t", add).unwrap();
+            place.node.commit_positions("g", None, positions, Some(next)).unwrap();
+            end(&place, "t", next, Outcome::Committed);
+        } else {
+            // What is last would be cut.
+            place.node.commit_positions("h", None, (vec![(at("orders", 0), position(1))], &[]), None).unwrap();
+            place.node.commit_positions("g", None, (vec![(at("orders", 1), position(7))], &[]), None).unwrap();
+        }
+        place.node.close().unwrap();
+        place.storage.flip_bit(&log, marker as u64 + 70, 3).unwrap();
+        let place = Place::at(place.storage.kill());
+        assert_eq!(place.node.group_damage().len(), 1, "{outcome:?}");
+        let found = place.node.committed("g", None, true).unwrap();
+        let found: Vec<_> = found.into_iter().map(|(one, found)| (one.partition, found.position.offset.0)).collect();
+        assert_eq!(found, [(0, 3), (1, 7)], "{outcome:?}");
+    }
 }
 
 #[test]
