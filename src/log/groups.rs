@@ -252,7 +252,8 @@ impl Log {
     }
 
     /// The records of the groups' coordinators that could not be read, by error: each says which it is. What else there
-    /// is was read: a group that has lost a position so goes on from an earlier one, or from where it is to begin.
+    /// is was read: a group that has lost a position so goes on from an earlier one, or from where it is to begin. Where the
+    /// record is damaged by which a position in a deleted topic was forgotten, the next topic of that name has that position.
     ///
     /// What an open has cut off the end of one of their partitions was not there to be read: [`Log::damaged`] names that.
     #[must_use]

@@ -133,7 +133,12 @@ impl World {
             let directory = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
             directory.starts_with("__consumer_offsets-") && path.extension().is_some_and(|e| e == "log")
         };
-        let mut logs: Vec<_> = self.storage.paths().into_iter().filter(is_log).collect();
+        // Most of them are empty, or a window of zeros.
+        let is_used = |path: &PathBuf| {
+            let bytes = self.storage.bytes_of(path).unwrap_or_default();
+            bytes.get(8..12).is_some_and(|length| length != [0; 4])
+        };
+        let mut logs: Vec<_> = self.storage.paths().into_iter().filter(is_log).filter(is_used).collect();
         logs.sort();
         if logs.is_empty() {
             return;

@@ -194,11 +194,13 @@ impl Model {
         mark.map(|mark| Mark { doubtful, ..mark })
     }
 
-    /// The same where records of the group were damaged: it is where it was once, or nowhere.
+    /// The same where records of the group were damaged: it is where it was once, or nowhere. That may have been in an
+    /// earlier topic of that name: the record that forgot it can be the damaged one.
     fn found_in_damage(&mut self, group: usize, name: &TopicPartition, look: Look, found: Option<u64>) -> Option<Mark> {
         let known = &mut self.groups[group];
         let at = found.zip(look.topic);
-        let was_sent = at.is_none_or(|(offset, topic)| known.sent.contains(&(name.clone(), topic, offset)));
+        let is_it = |(one, _, at): &(TopicPartition, TopicId, u64)| one == name && Some(*at) == found;
+        let was_sent = at.is_none() || known.sent.iter().any(is_it);
         assert!(was_sent, "group {group} is at {found:?} of {name}, and was never sent there");
         let at = at.map(|(offset, topic)| Mark { topic, offset, power: false, doubtful: true });
         let all = known.positions.entry(name.clone()).or_default();

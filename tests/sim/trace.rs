@@ -67,7 +67,7 @@ impl Tally {
 }
 
 /// How many seeds see everything that is not rare.
-pub(crate) const SEEDS: u64 = 40;
+pub(crate) const SEEDS: u64 = 100;
 const SEEDS_OF_RARE: u64 = 1_000;
 
 const RARE: &[&str] = &[
