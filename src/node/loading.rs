@@ -38,14 +38,17 @@ pub(super) fn load<M: Recorded + Default>(partition: &Partition) -> Result<Loade
                 }
                 offset = fetched.next_offset();
             }
-            Err(Error::Corrupt { offsets, .. }) if M::PASSES_OVER_DAMAGE && offsets.end <= offset => break,
-            Err(error) => match &error {
-                Error::Corrupt { offsets, .. } if M::PASSES_OVER_DAMAGE => {
-                    offset = offsets.end;
-                    loaded.damage.push(error);
+            Err(error) => {
+                let behind = match &error {
+                    Error::Corrupt { offsets, .. } if M::PASSES_OVER_DAMAGE => offsets.end,
+                    _ => return Err(error),
+                };
+                loaded.damage.push(error);
+                if behind <= offset {
+                    break;
                 }
-                _ => return Err(error),
-            },
+                offset = behind;
+            }
         }
     }
     if !loaded.damage.is_empty() {

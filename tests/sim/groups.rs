@@ -205,11 +205,16 @@ impl World {
             self.expired(index, name, look);
         }
         if self.model.groups[index].is_damaged && !self.model.may_be_found(index, name, look, at) {
-            let is_cut = self.log().damaged().iter().any(|(one, _)| one.topic == "__consumer_offsets");
-            let is_named = is_cut || !self.log().damaged_groups().is_empty();
+            let is_named = self.was_named || self.names_damaged_positions();
             assert!(is_named, "{name} is at {at:?}, and nothing is damaged, they say");
         }
         self.model.position_found(index, name, look, at)
+    }
+
+    /// Whether the log says that something of its groups is damaged, or was cut off.
+    pub(super) fn names_damaged_positions(&self) -> bool {
+        let is_cut = self.log().damaged().iter().any(|(one, _)| one.topic == "__consumer_offsets");
+        is_cut || !self.log().damaged_groups().is_empty()
     }
 
     /// Whether it is so long ago that somebody stored the group's position, or was there who reads it, that it may be
