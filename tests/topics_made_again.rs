@@ -144,13 +144,14 @@ fn a_topic_made_again_has_no_positions_of_the_one_before() {
     assert_eq!(consumer.try_poll().expect("it reads").records().count(), 8);
 }
 
-/// The same of a position that somebody has committed in a topic that was not there.
+/// Nobody has a position in a topic that is not there, which the one that comes would have.
 #[test]
-fn positions_in_a_topic_that_was_not_there_are_none_of_the_one_that_comes() {
+fn positions_in_a_topic_that_is_not_there_are_not_committed() {
     let log = open(&MemoryStorage::new(1), &Arc::new(ManualClock::at(Timestamp(0))));
     log.create_topic("bills", TopicConfig::new()).expect("it is made");
     let mut consumer = log.consumer("billing").assign([("bills", 0)]).open().expect("it opens");
-    consumer.commit_offsets([(("orders", 0), Offset(5))]).expect("it is stored");
+    let refused = consumer.commit_offsets([(("orders", 0), Offset(5))]);
+    assert!(matches!(refused, Err(Error::UnknownTopic { name }) if name == "orders"));
     log.create_topic("orders", TopicConfig::new()).expect("it is made");
     assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
 }

@@ -170,6 +170,8 @@ impl World {
             }
             Err(error) => {
                 self.trace.note(format_args!("does not open: {error}"));
+                // It may have cut something off before that.
+                self.was_named = true;
                 self.trace.count("failed opens");
                 self.excuse(&error, "the log does not open");
                 None
