@@ -205,7 +205,7 @@ impl World {
             self.expired(index, name, look);
         }
         if self.model.groups[index].is_damaged && !self.model.may_be_found(index, name, look, at) {
-            let is_named = self.was_named || self.names_damaged_positions();
+            let is_named = self.model.was_named || self.names_damaged_positions();
             assert!(is_named, "{name} is at {at:?}, and nothing is damaged, they say");
         }
         self.model.position_found(index, name, look, at)

@@ -24,6 +24,8 @@ pub(super) struct Model {
     pub(super) partitions: BTreeMap<Slot, PartitionModel>,
     pub(super) transactions: Vec<TransactionModel>,
     pub(super) groups: Vec<GroupModel>,
+    /// Damage to positions was named by a log that was left since, or may have been by one that did not open.
+    pub(super) was_named: bool,
     /// What the wall says.
     pub(super) wall: Timestamp,
     /// How often positions of groups were sent.

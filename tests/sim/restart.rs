@@ -73,7 +73,7 @@ impl World {
 
     /// Lets go of a log whose disk does not answer any more.
     fn leave(&mut self, answers: Answers) {
-        self.was_named |= self.log.is_some() && self.names_damaged_positions();
+        self.model.was_named |= self.log.is_some() && self.names_damaged_positions();
         let outcome = self.log.take().map(Log::close);
         self.trace.note(format_args!("left: {outcome:?}"));
         self.holds.clear();
@@ -85,7 +85,7 @@ impl World {
     pub(super) fn close(&mut self) -> bool {
         self.trace.count("closes");
         self.holds.clear();
-        self.was_named |= self.names_damaged_positions();
+        self.model.was_named |= self.names_damaged_positions();
         let outcome = self.log.take().expect("it is open").close();
         self.trace.note(format_args!("closes: {outcome:?}"));
         if self.storage.has_lost_power() {
@@ -171,7 +171,7 @@ impl World {
             Err(error) => {
                 self.trace.note(format_args!("does not open: {error}"));
                 // It may have cut something off before that.
-                self.was_named = true;
+                self.model.was_named = true;
                 self.trace.count("failed opens");
                 self.excuse(&error, "the log does not open");
                 None

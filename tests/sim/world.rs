@@ -47,8 +47,6 @@ pub(super) struct World {
     pub(super) doom: Option<Doom>,
     /// A fault was armed since the log was opened: calls may answer errors.
     pub(super) excused: bool,
-    /// Damage to positions was named by a log that was left since.
-    pub(super) was_named: bool,
     /// Faults are armed now.
     pub(super) armed: bool,
     /// A partition was recovered anew since the log was opened.
@@ -102,7 +100,6 @@ impl World {
             holds: Vec::new(),
             doom: None,
             excused: false,
-            was_named: false,
             armed: false,
             reopened: false,
         }
