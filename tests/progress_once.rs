@@ -98,6 +98,16 @@ fn what_was_committed_last_counts() {
 }
 
 #[test]
+fn a_commit_by_hand_behind_it_counts() {
+    let (place, mut producer, mut consumer) = place();
+    seek(&mut consumer, 4);
+    assert_eq!(transact(&place, &mut producer, &mut consumer), 2);
+    consumer.commit_offsets((0..2).map(|number| (("orders", number), Offset(3)))).unwrap();
+    consumer.commit().unwrap();
+    assert_eq!(stored(&consumer), [Some(4); 2], "the consumer is there");
+}
+
+#[test]
 fn an_aborted_transaction_is_done_again_from_where_the_group_is() {
     let (place, mut producer, mut consumer) = place();
     assert_eq!(transact(&place, &mut producer, &mut consumer), 2);

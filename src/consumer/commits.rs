@@ -200,6 +200,7 @@ impl Core {
     /// Commits these.
     pub(super) fn commit_offsets(&mut self, positions: Positions) -> Result<()> {
         self.finish_commits();
+        self.look_at_progress();
         self.fetcher.update()?;
         let topics = self.fetcher.node().topics();
         let topic_of = |(name, _): &(TopicPartition, group::Position)| {

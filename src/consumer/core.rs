@@ -106,6 +106,7 @@ impl Core {
 
     /// Reads these no more.
     pub(super) fn give_up(&mut self, partitions: &Partitions) {
+        self.look_at_progress();
         if let Some(seat) = self.seat.as_mut().filter(|_| !partitions.is_empty()) {
             seat.awaited = seat.awaited.without(partitions);
             self.commits.withdraw(&self.fetcher.names(partitions));
@@ -115,6 +116,7 @@ impl Core {
 
     /// Reads nothing any more.
     pub(super) fn give_up_all(&mut self) {
+        self.look_at_progress();
         if let Some(seat) = &mut self.seat {
             seat.awaited = Partitions::default();
         }

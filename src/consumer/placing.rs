@@ -57,6 +57,7 @@ impl Core {
 
     /// Finds out the positions that are not known, as far as no transaction is about to change them.
     pub(super) fn place_now(&mut self) -> Result<()> {
+        self.look_at_progress();
         let is_wanted = |slot: &&Slot| slot.target == Target::Unknown && !slot.is_gone();
         let wanted: Vec<_> = self.fetcher.assignment().slots().iter().filter(is_wanted).map(Slot::name).collect();
         self.placing.due = None;

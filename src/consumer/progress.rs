@@ -1,7 +1,7 @@
 //! How far a consumer has come, handed to a transaction: what that has committed is not committed once more.
 //!
 //! Invariant: of what was handed on, the last is remembered. Nobody gets a partition while a transaction is about to move its
-//! position, so that it holds also where the partition was given up and came again meanwhile.
+//! position: what is confirmed is noted before anything is given up, found out anew, or committed otherwise.
 
 use super::assignment::Slot;
 use super::commits::{CommittedOffset, Placed, Positions};
@@ -16,11 +16,16 @@ pub(super) struct Handed {
 }
 
 impl Core {
-    /// Where partitions go on, of those whose position the group does not have, and which topic each of them is of.
-    pub(super) fn moved(&mut self) -> Placed {
+    /// Notes what a transaction has committed meanwhile. Whatever says more of what the group has comes behind this.
+    pub(super) fn look_at_progress(&mut self) {
         if let Some(handed) = self.commits.handed.take_if(|handed| handed.confirmation.is_confirmed()) {
             self.note(&handed.positions, true);
         }
+    }
+
+    /// Where partitions go on, of those whose position the group does not have, and which topic each of them is of.
+    pub(super) fn moved(&mut self) -> Placed {
+        self.look_at_progress();
         let slots = self.fetcher.assignment().slots().iter();
         let moved = |slot: &Slot| {
             let position = CommittedOffset::from(slot.to_commit()?).into();
@@ -35,11 +40,15 @@ impl Consumer {
     /// It is refused there if the consumer has left its group meanwhile, or was replaced; and if it commits by itself
     /// ([`auto_commit`](crate::ConsumerBuilder::auto_commit)), since that would be done outside of the transaction.
     ///
+    /// Commits that are under way are waited for. Of what was handed on, the last is known to the consumer as committed once its
+    /// transaction is: what was handed on before is committed once more.
+    ///
     /// Where the transaction is aborted, records that were polled are not polled again by themselves:
     /// [`Consumer::seek_to_committed`], or drop the consumer.
     #[doc(alias = "sendOffsetsToTransaction")]
     pub fn progress(&mut self) -> Progress {
-        // In a closed log nothing is committed.
+        // One that is sent again would count behind the transaction. In a closed log nothing is committed.
+        self.core.finish_commits();
         drop(self.core.fetcher.update());
         let member = self.core.claim_to_hand_on();
         let commits_itself = self.core.commits.interval.is_some();

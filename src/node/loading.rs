@@ -2,7 +2,7 @@
 //!
 //! A machine that passes over damage may miss the marker of a transaction. Then it is held to be aborted, so that nobody
 //! waits for it, and no later one of its producer takes it along: each transaction has an epoch of its own, and its marker
-//! that one or the next.
+//! that one or the next. (Those of an earlier protocol, in topics that were adopted, share an epoch: there a later one may.)
 
 use std::collections::BTreeMap;
 

@@ -159,3 +159,16 @@ fn what_is_of_another_topic_of_that_name_is_not_sent_again() {
     assert_eq!(events.take().first().map(String::as_str), Some("5: there is no topic \"t\""));
     assert_eq!(place.node.positions_of("g").expect("known").len(), 0);
 }
+
+/// What a transaction is to move is not moved back by a commit from before.
+#[test]
+fn progress_waits_for_what_is_under_way() {
+    let events = Events::default();
+    let (place, mut consumer) = place(&events);
+    let _other = lead_on(&place);
+    commit_at(&mut consumer, 5, &events);
+    seek(&mut consumer, 6);
+    let progress = consumer.progress();
+    assert_eq!(events.take(), ["5 stored"]);
+    assert_eq!(progress.positions.len(), 2);
+}
