@@ -217,6 +217,7 @@ impl Core {
         self.begin_commit(callback);
     }
 
+    /// The same, whatever has become of those before.
     pub(super) fn begin_commit(&mut self, callback: Callback) {
         let sent = match self.fetcher.update() {
             Ok(()) => {
@@ -239,7 +240,7 @@ impl Core {
         self.commit()
     }
 
-    /// Whether there are any.
+    /// Whether partitions go on where the group does not have it.
     pub(super) fn has_moved(&self) -> bool {
         self.fetcher.assignment().slots().iter().any(|slot| slot.to_commit().is_some())
     }

@@ -200,7 +200,10 @@ impl Log {
         let stands = self.node().positions_of(name)?;
         let named = match which.into() {
             Which::All => {
-                self.node().ask_existing_group(name, Command::Describe { group: name.to_owned() })?;
+                // One that has positions is there.
+                if stands.is_empty() {
+                    self.node().ask_existing_group(name, Command::Describe { group: name.to_owned() })?;
+                }
                 stands.keys().cloned().collect()
             }
             Which::Topic(topic) => {

@@ -32,7 +32,7 @@ use crate::types::{Offset, TopicId, TopicPartition};
 impl Node {
     /// Has the coordinator of a group decide, and answers once that is stored.
     pub(crate) fn ask_group(&self, group: &str, command: Command) -> Result<Reply> {
-        self.ask_desk(self.desk_of(group)?, command)
+        self.ask_desk(self.desk_of(group)?, command, &[])
     }
 
     /// The same where there need not be a coordinator: nothing is made for a group that nobody has named before.
@@ -53,10 +53,8 @@ impl Node {
         (positions, topics): (Vec<(TopicPartition, Position)>, &[TopicId]),
         producer: Option<ProducerIdentity>,
     ) -> Result<()> {
-        let desk = self.desk_of(group)?;
-        let (asker, _) = self.feed_commit(desk, group, member, (positions, topics), producer)?;
-        self.serve(desk, &asker);
-        asker.wait().map(drop)
+        let command = Command::Commit { group: group.to_owned(), member, positions, producer };
+        self.ask_desk(self.desk_of(group)?, command, topics).map(drop)
     }
 
     /// Begins to store positions of these topics, and waits for nothing.
@@ -64,36 +62,11 @@ impl Node {
         self: &Arc<Self>,
         group: &str,
         member: Option<Claim>,
-        positions: (Vec<(TopicPartition, Position)>, &[TopicId]),
-    ) -> Result<Committing> {
-        let (asker, due) = self.feed_commit(self.desk_of(group)?, group, member, positions, None)?;
-        self.note_due_by::<GroupDesk>(due);
-        Ok(Committing { node: Arc::clone(self), group: group.to_owned(), asker })
-    }
-
-    /// Has a coordinator be given a commit, if all topics are still those. Records of positions have no ids of topics:
-    /// whoever makes one of that name asks this coordinator to forget, and comes before the look at the ids or behind it.
-    fn feed_commit(
-        &self,
-        desk: &Mutex<GroupDesk>,
-        group: &str,
-        member: Option<Claim>,
         (positions, topics): (Vec<(TopicPartition, Position)>, &[TopicId]),
-        producer: Option<ProducerIdentity>,
-    ) -> Result<(Asker<Reply>, Option<Moment>)> {
-        let (asker, now) = (Asker::new(Slot::new()), self.now());
-        let mut gone = None;
-        let due = self.turn_of(desk, now, |desk| {
-            let image = self.image.load();
-            let is_there = |name: &str, id| image.topic(name).is_some_and(|topic| topic.id == id);
-            let mut named = positions.iter().map(|(partition, _)| &partition.topic).zip(topics);
-            gone = named.find(|(name, id)| !is_there(name, **id)).map(|(name, _)| name.clone());
-            if gone.is_none() {
-                let command = Command::Commit { group: group.to_owned(), member, positions, producer };
-                desk.step(self, now, Input::Command(command, Arc::clone(&asker)));
-            }
-        });
-        gone.map_or(Ok((asker, due)), |name| Err(Error::UnknownTopic { name }))
+    ) -> Result<Committing> {
+        let command = Command::Commit { group: group.to_owned(), member, positions, producer: None };
+        let asker = self.leave_with(self.desk_of(group)?, command, topics)?;
+        Ok(Committing { node: Arc::clone(self), group: group.to_owned(), asker })
     }
 
     /// What a group has committed, of these partitions or of all.
@@ -134,7 +107,7 @@ impl Node {
             if !is_used {
                 continue;
             }
-            if let Reply::Listed(listed) = self.ask_desk(desk, Command::List)? {
+            if let Reply::Listed(listed) = self.ask_desk(desk, Command::List, &[])? {
                 all.extend(listed);
             }
         }
@@ -168,30 +141,54 @@ impl Node {
         self.seed() ^ end.map_or(0, |end| end.0.wrapping_mul(SEED_STRIDE))
     }
 
-    /// Has a coordinator be given a command; says when it has something to do, for whoever does not serve it.
-    fn feed(&self, desk: &Mutex<GroupDesk>, command: Command) -> (Asker<Reply>, Option<Moment>) {
+    /// Has a coordinator be given a command, if the topics that it has positions in are still these; says when it has
+    /// something to do, for whoever does not serve it.
+    ///
+    /// Records of positions have no ids of topics: whoever makes one of that name asks this coordinator to forget, and comes
+    /// before the look at the ids or behind it.
+    fn feed(
+        &self,
+        desk: &Mutex<GroupDesk>,
+        command: Command,
+        topics: &[TopicId],
+    ) -> Result<(Asker<Reply>, Option<Moment>)> {
         let (asker, now) = (Asker::new(Slot::new()), self.now());
-        let input = Input::Command(command, Arc::clone(&asker));
-        (asker, self.turn_of(desk, now, |desk| desk.step(self, now, input)))
+        let mut checked = Ok(());
+        let due = self.turn_of(desk, now, |desk| {
+            checked = self.check_topics(&command, topics);
+            if checked.is_ok() {
+                desk.step(self, now, Input::Command(command, Arc::clone(&asker)));
+            }
+        });
+        checked.map(|()| (asker, due))
     }
 
-    fn ask_desk(&self, desk: &Mutex<GroupDesk>, command: Command) -> Result<Reply> {
-        let (asker, _) = self.feed(desk, command);
+    fn check_topics(&self, command: &Command, topics: &[TopicId]) -> Result<()> {
+        let Command::Commit { positions, .. } = command else { return Ok(()) };
+        let image = self.image.load();
+        let is_gone = |name: &str, id| image.topic(name).is_none_or(|topic| topic.id != id);
+        let mut named = positions.iter().map(|(partition, _)| &partition.topic).zip(topics);
+        let gone = named.find(|(name, id)| is_gone(name, **id));
+        gone.map_or(Ok(()), |(name, _)| Err(Error::UnknownTopic { name: name.clone() }))
+    }
+
+    fn ask_desk(&self, desk: &Mutex<GroupDesk>, command: Command, topics: &[TopicId]) -> Result<Reply> {
+        let (asker, _) = self.feed(desk, command, topics)?;
         self.serve(desk, &asker);
         asker.wait()
     }
 
     /// Gives a command whose answer nobody waits for now.
-    fn leave_with(&self, desk: &Mutex<GroupDesk>, command: Command) -> Asker<Reply> {
-        let (asker, due) = self.feed(desk, command);
+    fn leave_with(&self, desk: &Mutex<GroupDesk>, command: Command, topics: &[TopicId]) -> Result<Asker<Reply>> {
+        let (asker, due) = self.feed(desk, command, topics)?;
         self.note_due_by::<GroupDesk>(due);
-        asker
+        Ok(asker)
     }
 
     /// Hands a heartbeat to the coordinator. Also while the log closes.
     pub(super) fn send_heartbeat(&self, heartbeat: Heartbeat) -> Result<Asker<Reply>> {
         let desk = self.groups.desks.of(&heartbeat.group).ok_or(Error::Closed)?;
-        Ok(self.leave_with(desk, Command::Heartbeat(Box::new(heartbeat))))
+        self.leave_with(desk, Command::Heartbeat(Box::new(heartbeat)), &[])
     }
 
     /// Has the coordinators forget the positions in a topic that is not there, and store that. Their records have no ids of
@@ -201,7 +198,7 @@ impl Node {
             let is_spared = mutants::is_in(mutants::POSITIONS_INHERITED);
             let mut is_due = !is_spared && desk.lock().may_have_positions_in(topic);
             while is_due {
-                self.ask_desk(desk, Command::ForgetTopic { topic: topic.to_owned() })?;
+                self.ask_desk(desk, Command::ForgetTopic { topic: topic.to_owned() }, &[])?;
                 is_due = desk.lock().has_positions_in(topic);
             }
         }

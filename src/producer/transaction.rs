@@ -321,15 +321,10 @@ impl TransactionalProducer {
         if positions.is_empty() {
             return Ok(());
         }
-        // Of a topic that was deleted and made again, or of another log, they say nothing here.
-        for ((partition, _), id) in positions.iter().zip(&topics) {
-            if self.node().topic(&partition.topic)?.id != *id {
-                return Err(Error::UnknownTopic { name: partition.topic.clone() });
-            }
-        }
         let (topic, name, partition) = self.node().partition_of_group(&group)?;
         let entry = || Entry { topic, name, partition };
         let identity = self.transactional.enter(self.node(), None, entry)?;
+        // Of a topic that was deleted and made again, or of another log, they say nothing here: that is refused.
         self.node().commit_positions(&group, member, (positions, &topics), Some(identity))
     }
 

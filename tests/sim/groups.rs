@@ -309,14 +309,7 @@ impl World {
             let power = self.model.survives(slot);
             marks.push((name, Some(Mark { topic: found.id, offset: offset.0, power, doubtful: false })));
         }
-        let sending = self.model.send_positions(index, marks);
-        if outcome.is_ok() && !self.storage.has_lost_power() {
-            self.check_empty(index);
-            self.model.positions_sent(index, &sending, Outcome::Stored);
-            self.trace.count("groups sent elsewhere");
-        } else {
-            self.model.positions_sent(index, &sending, Outcome::Unknown);
-        }
+        self.was_set(index, marks, outcome.is_ok(), "groups sent elsewhere");
     }
 
     fn delete_group(&mut self, index: usize) {
@@ -329,11 +322,16 @@ impl World {
             Err(error) => self.excuse(error, "a group cannot be forgotten"),
         }
         let marks = self.model.placed(index).into_iter().map(|name| (name, None)).collect();
+        self.was_set(index, marks, outcome.is_ok(), "groups forgotten");
+    }
+
+    /// An operator has set the positions of a group without members.
+    fn was_set(&mut self, index: usize, marks: Vec<(TopicPartition, Option<Mark>)>, is_done: bool, what: &'static str) {
         let sending = self.model.send_positions(index, marks);
-        if outcome.is_ok() && !self.storage.has_lost_power() {
+        if is_done && !self.storage.has_lost_power() {
             self.check_empty(index);
             self.model.positions_sent(index, &sending, Outcome::Stored);
-            self.trace.count("groups forgotten");
+            self.trace.count(what);
         } else {
             self.model.positions_sent(index, &sending, Outcome::Unknown);
         }

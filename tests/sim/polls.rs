@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use taffrail::{Clock, Error, Isolation, Moment, Offset, OutOfRange, Polled, TopicPartition, Which};
+use taffrail::{Clock, Error, Moment, Offset, OutOfRange, Polled, TopicPartition, Which};
 
 use super::members::{At, Habit, Owned};
 use super::model::Slot;
@@ -151,19 +151,9 @@ impl World {
         range: Range<u64>,
         shown: &[u64],
     ) {
-        let Some(partition) = self.partition(&name.topic, slot.0, slot.1) else { return };
-        let is_committed = self.groups[index].isolation == Isolation::Committed;
-        let stable = partition.last_stable().0;
-        let member = &self.groups[index].members[at];
-        assert!(!is_committed || range.end <= stable, "{member} has passed {stable} of {name}: {range:?}");
-        let range = range.start.max(partition.start().0)..range.end;
-        let Some(there) = self.passed(slot, &partition, range) else { return };
-        if is_committed {
-            self.model.check_shown(slot, shown, there.into_iter(), self.clock.monotonic());
-        } else {
-            let there: Vec<_> = there.into_iter().map(|(offset, _)| offset).collect();
-            assert_eq!(shown, there, "{} has not seen everything of {name}", self.groups[index].members[at]);
-        }
+        let group = &self.groups[index];
+        let (who, isolation) = (group.members[at].to_string(), group.isolation);
+        self.check_shown_to(&who, isolation, (&name.topic, slot), range, shown);
     }
 
     /// Where nothing was handed out it may have passed what it is not to see.

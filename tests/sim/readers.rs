@@ -1,6 +1,7 @@
 //! Readers: each record once, in order, from where a host that keeps its positions left off.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use taffrail::{
@@ -274,19 +275,31 @@ impl World {
         }
     }
 
-    /// What a reader was shown of what it has passed is what it is to see.
-    fn check_passed(&mut self, index: usize, name: &str, slot: Slot, range: std::ops::Range<u64>, shown: &[u64]) {
+    fn check_passed(&mut self, index: usize, name: &str, slot: Slot, range: Range<u64>, shown: &[u64]) {
+        let (who, isolation) = (format!("reader {index}"), self.readers[index].isolation);
+        self.check_shown_to(&who, isolation, (name, slot), range, shown);
+    }
+
+    /// What somebody was shown of what they have passed is what they are to see.
+    pub(super) fn check_shown_to(
+        &mut self,
+        who: &str,
+        isolation: Isolation,
+        (name, slot): (&str, Slot),
+        range: Range<u64>,
+        shown: &[u64],
+    ) {
         let Some(partition) = self.partition(name, slot.0, slot.1) else { return };
-        let is_committed = self.readers[index].isolation == Isolation::Committed;
+        let is_committed = isolation == Isolation::Committed;
         let stable = partition.last_stable().0;
-        assert!(!is_committed || range.end <= stable, "reader {index} of {name} has passed {stable}: {range:?}");
+        assert!(!is_committed || range.end <= stable, "{who} has passed {stable} of {name}-{}: {range:?}", slot.1);
         let range = range.start.max(partition.start().0)..range.end;
         let Some(there) = self.passed(slot, &partition, range) else { return };
         if is_committed {
             self.model.check_shown(slot, shown, there.into_iter(), self.clock.monotonic());
         } else {
             let there: Vec<_> = there.into_iter().map(|(offset, _)| offset).collect();
-            assert_eq!(shown, there, "reader {index} of {name}-{} has not seen everything", slot.1);
+            assert_eq!(shown, there, "{who} has not seen everything of {name}-{}", slot.1);
         }
     }
 
@@ -369,7 +382,7 @@ impl World {
         self.readers[index].kept.get(&found.slot).is_some_and(|kept| kept.doubtful)
     }
 
-    fn corrupt(&mut self, index: usize, before: &[Before], path: &Path, offsets: std::ops::Range<u64>) {
+    fn corrupt(&mut self, index: usize, before: &[Before], path: &Path, offsets: Range<u64>) {
         let directory = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let one = TopicPartition::from_directory_name(directory).expect("a partition's directory");
         let found = before.iter().find(|before| before.name == one.topic && before.slot.1 == one.partition);

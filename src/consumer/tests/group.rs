@@ -69,6 +69,13 @@ impl Place {
         self.node.commit_positions("g", None, (vec![(("t", 0).into(), position)], &[]), producer).expect("stored");
     }
 
+    /// The group has this member no more, which does not know.
+    pub(super) fn remove(&self, member: String) {
+        let (group, intent) = ("g".to_owned(), Intent::Leave);
+        let leave = Heartbeat { group, member, intent, details: Details::default(), report: Report::default() };
+        self.node.ask_group("g", Group::Heartbeat(Box::new(leave))).expect("left");
+    }
+
     pub(super) fn describe(&self) -> Reply {
         self.node.ask_group("g", Group::Describe { group: "g".to_owned() }).expect("there is one")
     }
@@ -177,9 +184,7 @@ fn whoever_was_removed_and_is_a_member_again_commits_nothing_of_before() {
     let mut consumer = place.consumer().max_bytes(1).on_rebalance(lost.clone()).open().expect("opened");
     assert!(!consumer.poll(Duration::ZERO).expect("readable").is_empty());
     let member = consumer.member_id().expect("joined");
-    let (group, intent) = ("g".to_owned(), Intent::Leave);
-    let leave = Heartbeat { group, member, intent, details: Details::default(), report: Report::default() };
-    place.node.ask_group("g", Group::Heartbeat(Box::new(leave))).expect("left");
+    place.remove(member);
     for _ in 0..20 {
         place.clock.advance(Duration::from_millis(500));
         place.node.tick();

@@ -7,7 +7,6 @@ use super::group::Place;
 use crate::consumer::{Consumer, Rebalance, RebalanceListener};
 use crate::controller::Command as Administration;
 use crate::error::{Error, Result};
-use crate::group::{Command as Group, Details, Heartbeat, Intent, Report};
 use crate::sync::Mutex;
 use crate::types::{Offset, TopicPartition};
 
@@ -111,9 +110,7 @@ fn what_was_lost_is_not_sent_again() {
     let _other = lead_on(&place);
     let member = consumer.member_id().expect("a member");
     commit_at(&mut consumer, 5, &events);
-    let (group, intent) = ("g".to_owned(), Intent::Leave);
-    let leave = Heartbeat { group, member, intent, details: Details::default(), report: Report::default() };
-    place.node.ask_group("g", Group::Heartbeat(Box::new(leave))).expect("left");
+    place.remove(member);
     let_time_pass(&place);
     // The commits were looked at before that; now it is a member again, and may commit what it has from now on.
     consumer.rebalance().expect("done");
