@@ -116,3 +116,31 @@ fn a_monitor_may_close_the_log() {
     assert_eq!(log.lag("billing").expect("it is there").total.records, 3);
     log.close().expect("it closes");
 }
+
+/// The same while another thread closes it, and waits for the thread that the callback is on.
+#[test]
+fn a_monitor_may_close_the_log_that_another_thread_closes() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let log = Log::open(home.path().join("data")).expect("it opens");
+    log.create_topic("orders", TopicConfig::new().retention(Retention::forever().age(DAY))).expect("it is new");
+    publish(&log, 5, Timestamp(taffrail::SystemClock.wall().0 - 80_000_000));
+    read(&log, "billing", 2);
+    let (begun, alerted) = mpsc::channel();
+    let (said, closed) = mpsc::channel();
+    let mut handle = Some(log.clone());
+    let monitor = log.monitor().interval(Duration::from_millis(20)).on_alert(move |_| {
+        if let Some(log) = handle.take() {
+            begun.send(()).expect("somebody waits");
+            while log.describe_topic("orders").is_ok() {
+                std::thread::yield_now();
+            }
+            said.send(log.close()).expect("somebody waits");
+        }
+    });
+    let monitor = monitor.start().expect("it starts");
+    alerted.recv_timeout(Duration::from_secs(60)).expect("it alerts");
+    let elsewhere = std::thread::spawn(move || log.close());
+    closed.recv_timeout(Duration::from_secs(60)).expect("it returns").expect("the log is being closed");
+    elsewhere.join().expect("it ends").expect("it is closed");
+    drop(monitor);
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use taffrail::{
     Acks, Clock, Durability, Error, Fault, Log, ManualClock, MemoryStorage, Offset, OperationKind, Record, Timestamp,
-    TopicConfig,
+    TopicConfig, TopicId,
 };
 
 fn open(storage: &MemoryStorage, clock: &Arc<ManualClock>) -> Log {
@@ -156,14 +156,12 @@ fn positions_in_a_topic_that_is_not_there_are_not_committed() {
     assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
 }
 
-/// A deletion that had failed half-way came to light with the creation of the next topic of that name, which had the
-/// positions of the one before after a restart.
-#[test]
-fn a_deletion_that_comes_to_light_late_takes_its_positions_with_it() {
+/// A log whose topic "orders", with a position in it, was deleted half-way: the catalogue has it, and could not sync it.
+fn deleted_half_way() -> (MemoryStorage, Arc<ManualClock>, Log, TopicId) {
     let clock = Arc::new(ManualClock::at(Timestamp(0)));
     let storage = MemoryStorage::new(1);
     let log = open(&storage, &clock);
-    log.create_topic("orders", TopicConfig::new()).expect("it is made");
+    let id = log.create_topic("orders", TopicConfig::new()).expect("it is made");
     let mut consumer = log.consumer("billing").assign([("orders", 0)]).open().expect("it opens");
     consumer.commit_offsets([(("orders", 0), Offset(5))]).expect("it is stored");
     storage.fail_when(|operation| {
@@ -172,11 +170,63 @@ fn a_deletion_that_comes_to_light_late_takes_its_positions_with_it() {
     });
     assert!(log.delete_topic("orders").is_err(), "its sync fails");
     storage.clear_faults();
-    log.create_topic("orders", TopicConfig::new()).expect("the earlier one is gone");
-    let survivor = storage.kill();
-    drop((consumer, log));
+    (storage, clock, log, id)
+}
 
-    let log = open(&survivor, &clock);
-    let consumer = log.consumer("billing").assign([("orders", 0)]).open().expect("it opens");
-    assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty());
+/// Whether the topic "orders" that is not the one of `id` is there; it has no positions then.
+fn has_another_without_positions(log: &Log, id: TopicId) -> bool {
+    let is_another = log.describe_topic("orders").is_ok_and(|described| described.id != id);
+    if is_another {
+        let consumer = log.consumer("billing").assign([("orders", 0)]).open().expect("it opens");
+        assert!(consumer.committed([("orders", 0)]).expect("it is known").is_empty(), "a position is inherited");
+    }
+    is_another
+}
+
+/// A deletion that had failed half-way came to light with the creation of the next topic of that name, which had the
+/// positions of the one before after a restart, wherever that creation was cut short.
+#[test]
+fn a_deletion_that_comes_to_light_late_takes_its_positions_with_it() {
+    let mut made = 0;
+    for number in 0.. {
+        let (storage, clock, log, id) = deleted_half_way();
+        storage.crash_at(storage.operations() + number);
+        let outcome = log.create_topic("orders", TopicConfig::new());
+        let is_over = !storage.has_lost_power();
+        let survivor = if is_over { storage.kill() } else { storage.crash(number) };
+        drop(log);
+        let is_made = has_another_without_positions(&open(&survivor, &clock), id);
+        assert!(is_made || outcome.is_err());
+        made += u32::from(is_made);
+        if is_over {
+            break;
+        }
+    }
+    assert!(made > 3, "{made}");
+}
+
+/// The same where one thing fails at that creation, and it is tried again.
+#[test]
+fn a_creation_that_fails_where_a_deletion_came_to_light_inherits_nothing() {
+    for fault in [Fault::SyncFails, Fault::NoSpace, Fault::Io] {
+        let mut failed = 0;
+        for number in 0.. {
+            let (storage, clock, log, id) = deleted_half_way();
+            let at = storage.operations() + number;
+            storage.fail_at(at, fault);
+            let is_over = log.create_topic("orders", TopicConfig::new()).is_ok();
+            failed += u32::from(!is_over);
+            if is_over && storage.operations() <= at {
+                break;
+            }
+            storage.clear_faults();
+            let again = log.create_topic("orders", TopicConfig::new());
+            assert!(matches!(again, Ok(_) | Err(Error::TopicExists { .. })), "{again:?}");
+            assert!(has_another_without_positions(&log, id));
+            let survivor = storage.kill();
+            drop(log);
+            assert!(has_another_without_positions(&open(&survivor, &clock), id));
+        }
+        assert!(failed > 3, "{failed}");
+    }
 }

@@ -46,6 +46,10 @@ pub(super) fn decide(state: &Controller, command: Command) -> Outcome {
             Ok((event.into_iter().collect(), Reply::Done))
         }
         Command::AllocateProducerIds { from } => allocate(state, from),
+        Command::CountPartitions { name } => {
+            let count = state.topic(&name).map_or(0, |topic| topic.config.partitions);
+            Ok((Vec::new(), Reply::Partitions { count }))
+        }
     }
 }
 

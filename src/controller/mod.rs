@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Removed { id: TopicId },
     /// Gives out a block of producer ids, at or behind `from`, that nobody ever got.
     AllocateProducerIds { from: ProducerId },
+    /// Asks how many partitions a topic has. Nothing changes; the answer rests on all that was decided before.
+    CountPartitions { name: String },
 }
 
 /// What the asker is told.
@@ -67,6 +69,8 @@ pub(crate) enum Reply {
     ProducerIds { first: ProducerId },
     /// The topic had so many partitions, and has more now.
     Grown { before: u32 },
+    /// The topic has so many partitions; one that is not there has none.
+    Partitions { count: u32 },
     /// It is as was asked for.
     Done,
 }

@@ -427,6 +427,7 @@ fn any_command() -> impl Strategy<Value = Command> {
         2 => (any_name(), id(), 0..4_u32).prop_map(|(name, id, partitions)| Command::Adopt { name, id, partitions }),
         2 => id().prop_map(|id| Command::Removed { id }),
         1 => (0..5000_i64).prop_map(|from| Command::AllocateProducerIds { from: ProducerId(from) }),
+        1 => any_name().prop_map(|name| Command::CountPartitions { name }),
     ]
 }
 

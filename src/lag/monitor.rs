@@ -99,8 +99,8 @@ impl MonitorBuilder {
     }
 
     /// What to do with an alert. It is called where the monitor looks: on the log's own thread, which its host's
-    /// batches wait for meanwhile, or in [`Log::tick`](crate::Log::tick). It may use the log, and close it where no
-    /// other thread does so. One that panics is not called again. Default: nothing; alerts are traced and counted (features
+    /// batches wait for meanwhile, or in [`Log::tick`](crate::Log::tick). It may use the log, and
+    /// close it. One that panics is not called again. Default: nothing; alerts are traced and counted (features
     /// `tracing` and `metrics`) in any case.
     pub fn on_alert(mut self, callback: impl FnMut(&Alert) + Send + 'static) -> Self {
         self.callback = Some(Box::new(callback));

@@ -26,17 +26,11 @@ impl Node {
     /// Has the catalogue decide a command about `topic`, and makes it so.
     pub(crate) fn administer(&self, topic: &str, command: Command) -> Result<Reply> {
         let _turn = self.turn()?;
-        let id = || self.image.load().topic(topic).map(|known| known.id);
-        let before = id();
-        self.check_directories(topic, &command)?;
+        self.make_way(topic, &command)?;
         let reply = self.administer_alone(command);
         // After a refusal too: the command may have brought an earlier one to light that had failed half-way.
         let failure = self.reconcile_noting().remove(topic);
         let reply = reply?;
-        // A deletion that had failed half-way has come to light with it, and the name is another topic's already.
-        if before.is_some() && id().is_some_and(|now| before != Some(now)) {
-            self.forget_positions_in(topic)?;
-        }
         failure.map_or(Ok(reply), Err)
     }
 
@@ -67,8 +61,9 @@ impl Node {
         }
     }
 
-    /// Refuses partitions whose directories cannot be made: once the catalogue has them, every open would ask for them.
-    fn check_directories(&self, topic: &str, command: &Command) -> Result<()> {
+    /// Has all that an earlier topic of that name left gone before the next one can be seen, and refuses partitions whose
+    /// directories cannot be made: once the catalogue has them, every open would ask for them.
+    fn make_way(&self, topic: &str, command: &Command) -> Result<()> {
         let total = match command {
             Command::Create { config, .. } | Command::Ensure { config, .. } => config.partitions,
             Command::AddPartitions { total, .. } => *total,
@@ -77,10 +72,13 @@ impl Node {
         if check_name(topic).is_err() {
             return Ok(()); // the catalogue refuses it
         }
-        // What an earlier topic of that name has left goes first.
+        // Asked, not looked up: a deletion that was answered with an error may be committed all the same.
+        let count = Command::CountPartitions { name: topic.to_owned() };
+        let known = match self.administer_alone(count)? {
+            Reply::Partitions { count } => count,
+            _ => 0,
+        };
         let mut failures = self.reconcile_if_due();
-        let known = self.image.load();
-        let known = known.topic(topic).map_or(0, |known| known.config.partitions);
         if known == 0 {
             self.forget_positions_in(topic)?;
         }

@@ -49,7 +49,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::ThreadId;
 
 use crate::clock::{Clock, Moment, Now};
 use crate::config::TopicConfig;
@@ -160,6 +161,8 @@ pub(crate) struct Node {
     alarm: Alarm,
     intervals: Mutex<Intervals>,
     threads: Mutex<Option<Threads>>,
+    /// The threads of the log's own.
+    own: OnceLock<Vec<ThreadId>>,
     stopping: AtomicBool,
     closed: AtomicBool,
 }

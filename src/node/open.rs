@@ -8,7 +8,7 @@
 //! An open that fails leaves the log as it was: one that was closed gets its marker back, if nothing of it was changed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::cleaning::Cleaning;
@@ -97,6 +97,7 @@ impl Node {
             alarm: Alarm::new(),
             intervals: Mutex::new(Intervals::at(now)),
             threads: Mutex::new(None),
+            own: OnceLock::new(),
             stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
@@ -112,6 +113,7 @@ impl Node {
 
     fn start_threads(self: &Arc<Self>) -> Result<()> {
         let threads = Threads::start(self)?;
+        self.own.get_or_init(|| threads.ids());
         *self.threads.lock() = Some(threads);
         Ok(())
     }
@@ -189,13 +191,17 @@ impl Node {
 
     /// Hands over what producers hold, closes every partition, and marks the log as closed. Later calls find it closed.
     ///
-    /// The first thing that failed is answered; the rest is done for all that, and the log is not marked then.
+    /// The first thing that failed is answered; the rest is done for all that, and the log is not marked then. A second
+    /// call returns when the log is closed, too; on one of the log's own threads, which the first one waits for, at once.
     pub(crate) fn close(&self) -> Result<()> {
         if self.home.storage.is_forked() {
             return Err(Error::Forked);
         }
-        // A second call returns when the log is closed, too.
-        let _closing = self.closing.lock();
+        let _closing = match self.closing.try_lock() {
+            Some(closing) => closing,
+            None if self.is_on_own_thread() => return Ok(()),
+            None => self.closing.lock(),
+        };
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -218,6 +224,10 @@ impl Node {
             trace::warn(&self.home.directory, || format!("was not closed cleanly: {error}"));
         }
         outcome
+    }
+
+    fn is_on_own_thread(&self) -> bool {
+        self.own.get().is_some_and(|own| own.contains(&std::thread::current().id()))
     }
 
     /// A topic that could not be made wholly is to be recovered by the next open, and with it the others.

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -251,6 +251,10 @@ impl Threads {
         let thread = thread.map_err(|error| Error::io("start a thread for", &node.home.directory, error))?;
         self.handles.push(thread);
         Ok(())
+    }
+
+    pub(super) fn ids(&self) -> Vec<ThreadId> {
+        self.handles.iter().map(|thread| thread.thread().id()).collect()
     }
 
     /// Ends them, and waits until they have.
