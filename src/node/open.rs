@@ -8,8 +8,8 @@
 //! An open that fails leaves the log as it was: one that was closed gets its marker back, if nothing of it was changed.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::cleaning::Cleaning;
 use super::desk::Desks;
