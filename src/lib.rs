@@ -131,8 +131,8 @@ pub use config::{
     TimestampType, TopicConfig,
 };
 pub use consumer::{
-    CommittedOffset, Consumer, ConsumerBuilder, OutOfRange, Polled, Position, Reader, ReaderBuilder, Rebalance,
-    RebalanceListener, StartAt, Which,
+    CommittedOffset, Consumer, ConsumerBuilder, OutOfRange, PollWaker, Polled, Position, Reader, ReaderBuilder,
+    Rebalance, RebalanceListener, StartAt, Which,
 };
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};

@@ -242,6 +242,33 @@ fn what_cannot_be_is_refused_before_anything_happens() {
     assert!(matches!(open.commit_offsets([(("orders", 0), taffrail::Offset(1))]), Err(Error::UnknownMember { .. })));
 }
 
+/// Also that of the first poll for what its group gives it, here one whose records cannot be stored.
+#[test]
+fn a_waker_ends_the_wait_of_a_poll() {
+    let place = Place::with("orders", 1);
+    let mut consumer = place.member("orders").open().unwrap();
+    arrive(&mut consumer);
+    consumer.waker().wake();
+    assert!(consumer.poll(Duration::MAX).unwrap().is_empty());
+    consumer.pause("orders").unwrap();
+    assert_eq!(consumer.paused(), consumer.assignment());
+    consumer.waker().wake();
+    assert!(consumer.poll(Duration::MAX).unwrap().is_empty());
+    consumer.resume(taffrail::Which::All).unwrap();
+    assert!(consumer.paused().is_empty());
+    drop(consumer);
+
+    let mut consumer = place.member("orders").open().unwrap();
+    let is_of_groups = |path: &std::path::Path| path.to_string_lossy().contains("__consumer_offsets");
+    place.storage.fail_when(move |operation| is_of_groups(&operation.path).then_some(taffrail::Fault::Io));
+    consumer.waker().wake();
+    assert!(consumer.poll(Duration::MAX).unwrap().is_empty());
+    assert_eq!(consumer.member_id(), None);
+    place.storage.clear_faults();
+    consumer.waker().wake();
+    assert!(consumer.poll(Duration::MAX).unwrap().is_empty());
+}
+
 #[test]
 fn a_closed_log_answers_so() {
     let place = Place::with("orders", 1);

@@ -24,6 +24,7 @@ use super::assignment::{Assignment, Slot, Which};
 use super::nap::Nap;
 use super::polled::Polled;
 use super::position::{OutOfRange, Position, StartAt, Target};
+use super::waker::PollWaker;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::group::Partitions;
@@ -51,7 +52,7 @@ pub(super) struct Fetcher {
     node: Arc<Node>,
     assignment: Assignment,
     options: FetchOptions,
-    signal: Pointer<Signal>,
+    waker: PollWaker,
     /// By which it reads, in a group that gives its partitions to members.
     membership: Option<Arc<Membership>>,
     /// Whose turn the last poll ended at with an error.
@@ -72,7 +73,7 @@ impl Fetcher {
     /// Reads nothing yet.
     pub(super) fn new(node: Arc<Node>, options: FetchOptions) -> Self {
         let assignment = Assignment::new(node.version());
-        Self { node, assignment, options, signal: Pointer::new(Signal::new()), membership: None, failed: None }
+        Self { node, assignment, options, waker: PollWaker::new(), membership: None, failed: None }
     }
 
     pub(super) fn node(&self) -> &Arc<Node> {
@@ -81,7 +82,11 @@ impl Fetcher {
 
     /// What wakes it.
     pub(super) fn signal(&self) -> &Pointer<Signal> {
-        &self.signal
+        self.waker.signal()
+    }
+
+    pub(super) fn waker(&self) -> &PollWaker {
+        &self.waker
     }
 
     pub(super) fn isolation(&self) -> Isolation {
@@ -208,6 +213,11 @@ impl Fetcher {
         self.assignment.revise();
         Ok(())
     }
+
+    /// Those whose turns pass by, by name.
+    pub(super) fn paused(&self) -> Vec<TopicPartition> {
+        self.assignment.slots().iter().filter(|slot| slot.paused).map(Slot::name).collect()
+    }
 }
 
 /// Turns.
@@ -247,6 +257,7 @@ impl Fetcher {
                 Step::Records(polled) => return Ok(polled),
                 _ if self.now() >= deadline => return Ok(Polled::default()),
                 Step::Passed => {}
+                Step::Idle if self.waker.take() => return Ok(Polled::default()),
                 Step::Idle => nap.take(self, deadline),
             }
         }
@@ -354,6 +365,6 @@ fn return_to_range(slot: &mut Slot, error: Error, options: FetchOptions) -> Resu
 impl Fetcher {
     /// How many things may raise the signal now.
     pub(super) fn listeners(&self) -> usize {
-        Pointer::strong_count(&self.signal) - 1
+        Pointer::strong_count(self.signal()) - 1
     }
 }

@@ -13,6 +13,7 @@ use super::fetcher::Step;
 use super::nap::Nap;
 use super::polled::Polled;
 use super::rebalance::{RebalanceListener, positions};
+use super::waker::PollWaker;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::group::Subscription;
@@ -159,7 +160,8 @@ impl Consumer {
         Self { core, listener, has_arrived: false, poll_interval }
     }
 
-    /// Records of one partition; empty where none came within `timeout`. `Duration::MAX` waits without end.
+    /// Records of one partition; empty where none came within `timeout`. `Duration::MAX` waits without end, or until
+    /// its [waker](Self::waker) ends that.
     ///
     /// The first poll joins the group. Before its own time begins it waits for what the group gives it, 30 seconds at most:
     /// so `poll(Duration::ZERO)` returns records if there are any for it. What other consumers have to give back first
@@ -177,7 +179,9 @@ impl Consumer {
     /// - what a commit that is due by itself answers ([`Consumer::commit`]), and what the listener answers;
     /// - [`Error::Closed`] once the log is closed.
     pub fn poll(&mut self, timeout: Duration) -> Result<Polled> {
-        self.arrive()?;
+        if !self.arrive()? {
+            return Ok(Polled::default());
+        }
         let deadline = self.core.now().after(timeout);
         let mut nap = Nap::default();
         loop {
@@ -185,6 +189,7 @@ impl Consumer {
                 Step::Records(polled) => return Ok(polled),
                 _ if self.core.now() >= deadline => return Ok(Polled::default()),
                 Step::Passed => {}
+                Step::Idle if self.core.fetcher.waker().take() => return Ok(Polled::default()),
                 Step::Idle => nap.take(&self.core.fetcher, self.wake_by(deadline)),
             }
         }
@@ -205,6 +210,12 @@ impl Consumer {
         }
     }
 
+    /// Ends the wait of a poll, from another thread.
+    #[must_use]
+    pub fn waker(&self) -> PollWaker {
+        self.core.fetcher.waker().clone()
+    }
+
     fn step(&mut self) -> Result<Step> {
         self.attend()?;
         self.core.fetcher.step()
@@ -220,8 +231,8 @@ impl Consumer {
         self.core.place()
     }
 
-    /// Waits for what the group gives, the first time.
-    fn arrive(&mut self) -> Result<()> {
+    /// Waits for what the group gives, the first time; `false` where somebody has ended that.
+    fn arrive(&mut self) -> Result<bool> {
         let deadline = self.core.now().after(ARRIVAL);
         while !self.has_arrived {
             self.attend()?;
@@ -231,11 +242,14 @@ impl Consumer {
             }
             membership.settle();
             if membership.claim().is_none() {
+                if self.core.fetcher.waker().take() {
+                    return Ok(false);
+                }
                 self.core.fetcher.node().wait(self.core.fetcher.signal(), self.wake_by(deadline));
             }
         }
         self.has_arrived = true;
-        Ok(())
+        Ok(true)
     }
 
     /// When there is something to do, though nothing comes.

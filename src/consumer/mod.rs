@@ -5,7 +5,7 @@
 //!                                                             core.rs       what it consists of, its listener excepted
 //!   fetcher.rs     turns, reads                               rebalance.rs  what it gets and gives up, and who is told
 //!   nap.rs         waiting                                    placing.rs    where what it gets goes on
-//!                                                             seeking.rs    where it is sent by hand
+//!   waker.rs       ending that                                seeking.rs    where it is sent by hand
 //!   assignment.rs  which partitions, from where, whose turn   commits.rs    how far it has come
 //!   position.rs    positions, and where to begin              progress.rs   the same, for a transaction
 //!   polled.rs      what one poll hands out
@@ -35,6 +35,7 @@ mod progress;
 mod reader;
 mod rebalance;
 mod seeking;
+mod waker;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -47,3 +48,4 @@ pub use polled::Polled;
 pub use position::{OutOfRange, Position, StartAt};
 pub use reader::{Reader, ReaderBuilder};
 pub use rebalance::{Rebalance, RebalanceListener};
+pub use waker::PollWaker;

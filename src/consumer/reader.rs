@@ -8,6 +8,7 @@ use super::assignment::{Slot, Which};
 use super::fetcher::{FetchOptions, Fetcher};
 use super::polled::Polled;
 use super::position::{OutOfRange, Position, StartAt};
+use super::waker::PollWaker;
 use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::types::{Isolation, Timestamp, TopicPartition};
@@ -201,6 +202,12 @@ impl Reader {
         self.fetcher.try_poll()
     }
 
+    /// Ends the wait of a poll, from another thread.
+    #[must_use]
+    pub fn waker(&self) -> PollWaker {
+        self.fetcher.waker().clone()
+    }
+
     /// Reads a partition from `position` on: an [`Offset`](crate::Offset), or a [`Position`] that was kept with its
     /// leader epoch. Whether it is in the log, the next poll says.
     ///
@@ -267,6 +274,12 @@ impl Reader {
     /// As [`Reader::pause`].
     pub fn resume<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
         self.fetcher.set_paused(which.into(), false)
+    }
+
+    /// Those that are paused, by topic and number.
+    #[must_use]
+    pub fn paused(&self) -> Vec<TopicPartition> {
+        self.fetcher.paused()
     }
 
     /// What is read, by topic and number: as the last poll or seek has found it.

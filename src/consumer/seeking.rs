@@ -4,7 +4,7 @@ use super::assignment::Which;
 use super::handle::Consumer;
 use super::position::{Position, StartAt};
 use crate::error::Result;
-use crate::types::Timestamp;
+use crate::types::{Timestamp, TopicPartition};
 
 impl Consumer {
     /// Where a partition is read next: behind the last record that a poll has handed out, or where the group has come to.
@@ -70,5 +70,11 @@ impl Consumer {
     /// As [`Consumer::pause`].
     pub fn resume<'a>(&mut self, which: impl Into<Which<'a>>) -> Result<()> {
         self.core.fetcher.set_paused(which.into(), false)
+    }
+
+    /// Those that are paused, by topic and number.
+    #[must_use]
+    pub fn paused(&self) -> Vec<TopicPartition> {
+        self.core.fetcher.paused()
     }
 }

@@ -159,6 +159,36 @@ fn the_close_is_noticed_whenever_it_comes_and_whatever_is_paused() {
     }
 }
 
+#[test]
+fn a_waker_ends_one_poll_whenever_it_comes_and_whatever_is_paused() {
+    for when in WHENEVER {
+        for paused in [false, true] {
+            let (clock, rig, mut reader) = hooked();
+            if paused {
+                reader.pause(Which::All).expect("assigned");
+            }
+            let waker = reader.waker();
+            clock.set(move |read| {
+                if read == when {
+                    waker.wake();
+                }
+            });
+            assert!(poll_woken(&mut reader).expect("readable").is_empty(), "{when}, {paused}");
+            // What is there comes first, and the next poll that would wait is ended then; no further one.
+            reader.resume(Which::All).expect("assigned");
+            let waker = reader.waker();
+            waker.wake();
+            waker.clone().wake();
+            rig.append("t", 1, 1);
+            assert!(!poll_woken(&mut reader).expect("readable").is_empty());
+            assert!(poll_woken(&mut reader).expect("readable").is_empty());
+            let began = SystemClock.monotonic();
+            assert!(reader.poll(Duration::from_millis(5)).expect("readable").is_empty());
+            assert!(SystemClock.monotonic().since(began) >= Duration::from_millis(5));
+        }
+    }
+}
+
 /// Has a poll begin in a thread of its own, and `cause` be done here once the thread runs.
 fn woken(reader: &mut Reader, cause: impl FnOnce()) -> Result<Vec<u64>> {
     thread::scope(|scope| {
@@ -183,6 +213,17 @@ fn an_append_to_any_partition_wakes() {
         let number = u32::try_from(round % 3).expect("small");
         let offsets = woken(&mut reader, || rig.append("t", number, 1));
         assert_eq!(offsets.expect("readable"), [round / 3], "round {round}");
+    }
+}
+
+#[test]
+fn a_waker_wakes() {
+    let rig = rig();
+    rig.topic("t", 1, 3);
+    let mut reader = rig.reader().topics(["t"]).open().expect("opened");
+    let waker = reader.waker();
+    for round in 0..ROUNDS {
+        assert!(woken(&mut reader, || waker.wake()).expect("readable").is_empty(), "round {round}");
     }
 }
 
