@@ -352,6 +352,18 @@ pub enum Error {
         /// The epoch that it says.
         epoch: u32,
     },
+    /// The consumer has given up a partition, records of which it had handed out and nobody has committed: another consumer
+    /// reads them, too. Abort the transaction that has their results, and go on with
+    /// [`Consumer::seek_to_committed`](crate::Consumer::seek_to_committed).
+    #[error(
+        "what was read of {partition} was not committed when the consumer of group {group:?} gave it up: abort the transaction"
+    )]
+    GivenUp {
+        /// The group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+    },
     /// Another member has joined with the same instance id.
     #[error("another member of group {group:?} has joined with the instance id {instance:?}")]
     #[doc(alias = "FENCED_INSTANCE_ID")]

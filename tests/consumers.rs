@@ -242,6 +242,18 @@ fn what_cannot_be_is_refused_before_anything_happens() {
     assert!(matches!(open.commit_offsets([(("orders", 0), taffrail::Offset(1))]), Err(Error::UnknownMember { .. })));
 }
 
+/// It is shorter than the interval at which members report by default.
+#[test]
+fn a_short_session_lasts_as_long_as_its_consumer() {
+    let place = Place::with("orders", 1);
+    let told = Told::default();
+    let mut consumer =
+        place.member("orders").session_timeout(Duration::from_secs(2)).on_rebalance(told.clone()).open().unwrap();
+    arrive(&mut consumer);
+    place.pass(&mut [&mut consumer], 60);
+    assert_eq!(told.take(), ["assigned orders-0"]);
+}
+
 /// Also that of the first poll for what its group gives it, here one whose records cannot be stored.
 #[test]
 fn a_waker_ends_the_wait_of_a_poll() {

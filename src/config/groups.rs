@@ -55,7 +55,8 @@ impl GroupConfig {
         self
     }
 
-    /// How often members report. Those in this process hear at once of what has changed in their group. Default: 5 s.
+    /// How often members report, and three times in their sessions at least. Those in this process hear at once of what has
+    /// changed in their group. Default: 5 s.
     #[doc(alias = "group.consumer.heartbeat.interval.ms")]
     pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.heartbeat_interval = interval;

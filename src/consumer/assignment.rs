@@ -72,6 +72,8 @@ pub(super) struct Slot {
     id: TopicId,
     source: Source,
     pub(super) target: Target,
+    /// Whether records were handed out since it was sent to where it goes on from.
+    pub(super) has_handed_out: bool,
     /// The position that the group has of it, where that is known.
     pub(super) committed: Option<Position>,
     pub(super) paused: bool,
@@ -127,6 +129,11 @@ impl Slot {
         !matches!(self.source, Source::Open(_))
     }
 
+    /// Has it go on there.
+    pub(super) fn send_to(&mut self, target: Target) {
+        (self.target, self.has_handed_out) = (target, false);
+    }
+
     /// Where it goes on, if its group does not have that.
     pub(super) fn to_commit(&self) -> Option<Position> {
         match (&self.source, self.target) {
@@ -135,7 +142,7 @@ impl Slot {
         }
     }
 
-    fn is_in(&self, partitions: &Partitions) -> bool {
+    pub(super) fn is_in(&self, partitions: &Partitions) -> bool {
         partitions.contains(self.id, self.number)
     }
 
@@ -150,7 +157,7 @@ impl Slot {
             (Source::Gone { .. } | Source::Beyond { .. }, _, Some((id, partition))) => {
                 self.id = id;
                 self.source = Source::Open(partition);
-                self.target = Target::Earliest;
+                self.send_to(Target::Earliest);
                 self.committed = None;
             }
             (Source::Gone { .. } | Source::Beyond { .. }, Some(topic), None) => {
@@ -301,7 +308,16 @@ impl Assignment {
 
     fn insert(&mut self, at: usize, topic: &Topic, number: u32, partition: Partition, target: Target) {
         let (name, source) = (Arc::clone(&topic.name), Source::Open(partition));
-        let slot = Slot { topic: name, number, id: topic.id, source, target, committed: None, paused: false };
+        let slot = Slot {
+            topic: name,
+            number,
+            id: topic.id,
+            source,
+            target,
+            has_handed_out: false,
+            committed: None,
+            paused: false,
+        };
         self.slots.insert(at, slot);
         self.revise();
         // It is still the same one's turn.

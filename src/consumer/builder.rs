@@ -120,7 +120,8 @@ impl ConsumerBuilder {
     }
 
     /// A consumer of which nothing was heard for so long is out of its group. The log's threads tell of it, so this is for
-    /// processes that are gone, or stand still. Default, and at most: what the group's coordinator has (45 s).
+    /// processes that are gone, or stand still: three times in this time at least. Default, and at most: what the group's
+    /// coordinator has (45 s). Machines that stand still for a moment under load are out of their groups with a short one.
     #[doc(alias = "session.timeout.ms")]
     #[doc(alias = "group.consumer.session.timeout.ms")]
     pub fn session_timeout(mut self, timeout: Duration) -> Self {

@@ -112,6 +112,8 @@ pub(super) struct Commits {
     pending: VecDeque<Pending>,
     /// What a transaction may commit.
     pub(super) handed: Option<Handed>,
+    /// What was given up though something of it was handed out that nobody has committed.
+    pub(super) given_up: Option<TopicPartition>,
 }
 
 /// A commit that nobody waits for.
@@ -155,7 +157,7 @@ impl Part {
 impl Commits {
     pub(super) fn new(interval: Option<Duration>, now: Moment) -> Self {
         let due = now.after(interval.unwrap_or_default());
-        Self { interval, due, pending: VecDeque::new(), handed: None }
+        Self { interval, due, pending: VecDeque::new(), handed: None, given_up: None }
     }
 
     /// When the next automatic commit is due.
@@ -194,7 +196,9 @@ impl Core {
         self.finish_commits();
         self.fetcher.update()?;
         let moved = self.moved();
-        self.store(moved)
+        self.store(moved)?;
+        self.commits.given_up = None;
+        Ok(())
     }
 
     /// Commits these.

@@ -106,7 +106,7 @@ impl Core {
 
     /// Reads these no more.
     pub(super) fn give_up(&mut self, partitions: &Partitions) {
-        self.look_at_progress();
+        self.note_given_up(|slot| slot.is_in(partitions));
         if let Some(seat) = self.seat.as_mut().filter(|_| !partitions.is_empty()) {
             seat.awaited = seat.awaited.without(partitions);
             self.commits.withdraw(&self.fetcher.names(partitions));
@@ -116,7 +116,7 @@ impl Core {
 
     /// Reads nothing any more.
     pub(super) fn give_up_all(&mut self) {
-        self.look_at_progress();
+        self.note_given_up(|_| true);
         if let Some(seat) = &mut self.seat {
             seat.awaited = Partitions::default();
         }

@@ -169,7 +169,7 @@ impl Fetcher {
         let index = self.find(topic, number)?;
         let slot = self.assignment.slot(index);
         slot.partition()?;
-        slot.target = Target::At(position);
+        slot.send_to(Target::At(position));
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl Fetcher {
             return Err(gone);
         }
         for (index, target) in found {
-            self.assignment.slot(index).target = target;
+            self.assignment.slot(index).send_to(target);
         }
         Ok(())
     }
@@ -344,7 +344,10 @@ fn hand_out(slot: &mut Slot, fetched: Fetched) -> Step {
         slot.target = Target::At(fetched.start().into());
     }
     match fetched.records().next() {
-        Some(_) => Step::Records(Polled::new(Arc::clone(&slot.topic), slot.number, fetched)),
+        Some(_) => {
+            slot.has_handed_out = true;
+            Step::Records(Polled::new(Arc::clone(&slot.topic), slot.number, fetched))
+        }
         None if moved => Step::Passed,
         None => Step::Idle,
     }

@@ -40,6 +40,7 @@ impl Core {
         // What is under way counts.
         self.finish_commits();
         self.fetcher.forget(which)?;
+        self.commits.given_up = None;
         self.placing.begin();
         Ok(())
     }
@@ -92,10 +93,10 @@ impl Core {
         let committed = committed.map(CommittedOffset::position);
         let (start_at, isolation) = (self.start_at, self.fetcher.isolation());
         let slot = self.fetcher.assignment_mut().slot(index);
-        slot.target = match committed {
+        slot.send_to(match committed {
             Some(position) => Target::At(position),
             None => start_at.target(slot.partition()?, isolation)?,
-        };
+        });
         slot.committed = committed;
         Ok(())
     }

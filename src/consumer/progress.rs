@@ -7,7 +7,9 @@ use super::assignment::Slot;
 use super::commits::{CommittedOffset, Placed, Positions};
 use super::core::Core;
 use super::handle::Consumer;
-use crate::group::{Confirmation, Progress};
+use super::position::Position;
+use crate::group::{self, Confirmation, Progress};
+use crate::types::TopicPartition;
 
 /// What a transaction may commit.
 pub(super) struct Handed {
@@ -21,6 +23,28 @@ impl Core {
         if let Some(handed) = self.commits.handed.take_if(|handed| handed.confirmation.is_confirmed()) {
             self.note(&handed.positions, true);
         }
+        // Whoever was to commit them is told: results of what was given up go with that transaction.
+        if self.commits.handed.take_if(|handed| handed.confirmation.is_refused()).is_some() {
+            self.commits.given_up = None;
+        }
+    }
+
+    /// These are about to be given up: no transaction may have results of what was read of them, and not their positions.
+    pub(super) fn note_given_up(&mut self, is_given_up: impl Fn(&Slot) -> bool) {
+        self.look_at_progress();
+        let handed = self.commits.handed.as_ref().filter(|handed| handed.confirmation.is_taken());
+        let is_covered = |slot: &Slot, position: Position| {
+            let is_it = |(name, handed): &(TopicPartition, group::Position)| {
+                handed.offset == position.offset && *name == slot.name()
+            };
+            handed.is_some_and(|handed| handed.positions.iter().any(is_it))
+        };
+        let is_open = |slot: &&Slot| {
+            let position = slot.to_commit().filter(|_| slot.has_handed_out && is_given_up(slot));
+            position.is_some_and(|position| !is_covered(slot, position))
+        };
+        let open = self.fetcher.assignment().slots().iter().find(is_open).map(Slot::name);
+        self.commits.given_up = self.commits.given_up.take().or(open);
     }
 
     /// Where partitions go on, of those whose position the group does not have, and which topic each of them is of.
@@ -40,6 +64,11 @@ impl Consumer {
     /// It is refused there if the consumer has left its group meanwhile, or was replaced; and if it commits by itself
     /// ([`auto_commit`](crate::ConsumerBuilder::auto_commit)), since that would be done outside of the transaction.
     ///
+    ///
+    /// It is refused as well where the consumer has given up a partition of which it had polled what nobody has committed
+    /// ([`Error::GivenUp`](crate::Error::GivenUp)): a poll may give partitions back, and others go on there from what is
+    /// committed. So a transaction that has the results of several polls may have to be aborted; one poll's never are twice.
+    ///
     /// Commits that are under way are waited for. Of what was handed on, the last is known to the consumer as committed once its
     /// transaction is: what was handed on before is committed once more.
     ///
@@ -54,7 +83,8 @@ impl Consumer {
         let commits_itself = self.core.commits.interval.is_some();
         let (positions, topics) = self.core.moved();
         let confirmation = Confirmation::default();
+        let given_up = self.core.commits.given_up.clone();
         self.core.commits.handed = Some(Handed { confirmation: confirmation.clone(), positions: positions.clone() });
-        Progress { group: self.core.group.clone(), member, positions, topics, commits_itself, confirmation }
+        Progress { group: self.core.group.clone(), member, positions, topics, commits_itself, given_up, confirmation }
     }
 }

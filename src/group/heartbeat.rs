@@ -19,6 +19,8 @@ use crate::types::check_topic_name;
 const SUBSCRIPTION_BYTES_MAX: usize = 256 * 1024;
 /// So many members are remembered that have left.
 const GONE_MAX: usize = 10_000;
+/// No member reports more often.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 pub(super) fn decide(state: &mut Coordinator, now: Now, beat: Heartbeat) -> Decided {
     check_group(&beat.group)?;
@@ -236,11 +238,18 @@ fn answer(soft: &Soft, group: &str, member: &str, current: Option<&Current>, rep
         number: report.number,
         epoch: current.and_then(Current::epoch).unwrap_or_default(),
         incarnation: soft.incarnation,
-        heartbeat_interval: soft.settings.heartbeat_interval,
+        heartbeat_interval: interval_of(soft, pulse.map(|pulse| pulse.timeout)),
         session_timeout: pulse.map_or(Duration::ZERO, |pulse| pulse.timeout),
         assignment: Some(assigned).filter(|assigned| *assigned != report.owned),
         revoke_within: pulse.and_then(|pulse| pulse.revoke_end).map(|end| end.saturating_sub(elapsed)),
     })
+}
+
+/// How often a member with this session reports: as often as the setting says, and three times a session at least, so that
+/// one that is late ends nothing.
+fn interval_of(soft: &Soft, session: Option<Duration>) -> Duration {
+    let longest = session.map_or(Duration::MAX, |session| session / 3);
+    soft.settings.heartbeat_interval.min(longest).max(INTERVAL_MIN)
 }
 
 /// The seat of a member that is not replaced.

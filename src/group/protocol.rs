@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::offsets::Position;
@@ -157,21 +157,46 @@ pub struct Progress {
     pub(crate) topics: Vec<TopicId>,
     /// Whether the consumer commits by itself at intervals, which goes with no transaction.
     pub(crate) commits_itself: bool,
+    /// A partition that was given up after records of it were handed out that no position covers.
+    pub(crate) given_up: Option<TopicPartition>,
     pub(crate) confirmation: Confirmation,
 }
 
-/// By which a consumer learns that its progress was committed.
+/// By which a consumer learns what has become of its progress.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Confirmation(Arc<AtomicBool>);
+pub(crate) struct Confirmation(Arc<AtomicU8>);
 
 impl Confirmation {
+    const REFUSED: u8 = 1;
+    const TAKEN: u8 = 2;
+    const COMMITTED: u8 = 3;
+
+    /// No transaction has it: that which was to have it can only be aborted.
+    pub(crate) fn refuse(&self) {
+        self.0.store(Self::REFUSED, Ordering::Release);
+    }
+
+    /// A transaction has it, and will commit it or not.
+    pub(crate) fn take(&self) {
+        self.0.store(Self::TAKEN, Ordering::Release);
+    }
+
     /// It was committed.
     pub(crate) fn confirm(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.store(Self::COMMITTED, Ordering::Release);
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::REFUSED
+    }
+
+    /// Whether a transaction has it, or has committed it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire) >= Self::TAKEN
     }
 
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) == Self::COMMITTED
     }
 }
 

@@ -313,10 +313,13 @@ impl TransactionalProducer {
     }
 
     fn commit_progress(&self, progress: Progress) -> Result<()> {
-        let Progress { group, member, positions, topics, commits_itself, .. } = progress;
+        let Progress { group, member, positions, topics, commits_itself, given_up, .. } = progress;
         if commits_itself {
             let reason = "a consumer whose positions are committed in transactions does not commit them by itself too";
             return Err(Error::InvalidConfig { setting: "auto_commit", reason: reason.to_owned() });
+        }
+        if let Some(partition) = given_up {
+            return Err(Error::GivenUp { group, partition });
         }
         if positions.is_empty() {
             return Ok(());
@@ -424,7 +427,8 @@ impl Transaction<'_> {
     /// # Errors
     /// After any of them the transaction can only be aborted, and the consumer goes on from what it has committed
     /// before: [`Error::UnknownMember`], [`Error::FencedMember`], [`Error::FencedInstance`] where another has taken its place in the group;
-    /// [`Error::StaleMember`] where it was led on while it worked; [`Error::UnknownTopic`] where one of its topics was
+    /// [`Error::StaleMember`] where it was led on while it worked; [`Error::GivenUp`] where it polled again meanwhile, and has
+    /// given up a partition of which it had read; [`Error::UnknownTopic`] where one of its topics was
     /// deleted since, or is another log's; [`Error::InvalidConfig`] where it commits by
     /// itself ([`ConsumerBuilder::auto_commit`](crate::ConsumerBuilder::auto_commit)); and what
     /// [`Transaction::send`] answers.
@@ -436,8 +440,14 @@ impl Transaction<'_> {
             None => self.producer.commit_progress(progress),
         };
         match &committed {
-            Ok(()) => self.confirmations.lock().push(confirmation),
-            Err(error) => self.producer.transactional.failed(error),
+            Ok(()) => {
+                confirmation.take();
+                self.confirmations.lock().push(confirmation);
+            }
+            Err(error) => {
+                confirmation.refuse();
+                self.producer.transactional.failed(error);
+            }
         }
         committed
     }

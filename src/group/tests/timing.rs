@@ -10,10 +10,11 @@ fn whoever_is_silent_for_its_session_is_removed() {
     let mut desk = Desk::new(ORDERS);
     let mut a = Peer::join(&mut desk, "a", details(&["orders"]));
     let short = Details { session_timeout: Some(10 * SECOND), ..details(&["orders"]) };
-    Peer::join(&mut desk, "b", short);
+    let mut b = Peer::join(&mut desk, "b", short);
     let long = Details { session_timeout: Some(100 * SECOND), ..details(&["orders"]) };
     let mut c = Peer::join(&mut desk, "c", long);
     assert_eq!(c.stay(&mut desk).unwrap().session_timeout, SESSION, "a member may ask for less, not for more");
+    assert_eq!(b.stay(&mut desk).unwrap().heartbeat_interval, 10 * SECOND / 3, "it is to be in time");
     let members = |desk: &mut Desk| desk.describe().members.into_iter().map(|one| one.member).collect::<Vec<_>>();
     desk.pass(9 * SECOND);
     assert_eq!(members(&mut desk), ["a", "b", "c"]);
