@@ -4,8 +4,10 @@
 #[path = "support/consumers.rs"]
 mod support;
 
-use support::{Place, Told, arrive, drain, names};
-use taffrail::{Assignor, Error, Fault, TopicConfig};
+use std::time::Duration;
+
+use support::{Place, Seen, Told, arrive, drain, names};
+use taffrail::{Assignor, Error, Fault, Offset, StartAt, Timestamp, TopicConfig};
 
 #[test]
 fn a_topic_that_is_not_there_yet_is_waited_for() {
@@ -127,4 +129,128 @@ fn what_is_assigned_and_not_open_yet_comes_when_it_is() {
     place.pass(&mut [&mut consumer], 20);
     assert_eq!(names(&consumer), ["bills-0", "bills-1", "orders-0"]);
     assert_eq!(told.take(), ["assigned bills-0 bills-1"]);
+}
+
+fn seen(name: &str, count: u64) -> Vec<Seen> {
+    (0..count).map(|offset| (name.to_owned(), offset)).collect()
+}
+
+/// It begins at the end of what was there when it was opened. Of what comes meanwhile nothing is passed over, though it hears
+/// of it later.
+#[test]
+fn partitions_that_come_are_read_from_their_first_record_by_who_begins_at_the_end() {
+    let place = Place::with("orders", 1);
+    place.send("orders", 0, 3);
+    let mut one = place.member("orders").start_at(StartAt::Latest).open().unwrap();
+    assert!(arrive(&mut one).is_empty());
+    place.log.add_partitions("orders", 2).unwrap();
+    place.send("orders", 1, 2);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], seen("orders-1", 2));
+    // A topic of that name is another one.
+    place.log.delete_topic("orders").unwrap();
+    place.topic("orders", 1);
+    place.send("orders", 0, 4);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], seen("orders-0", 4));
+}
+
+/// Also where the first poll comes after the topic.
+#[test]
+fn topics_that_come_are_read_from_their_first_record_by_who_begins_at_the_end() {
+    let place = Place::with("orders-a", 1);
+    place.send("orders-a", 0, 1);
+    let latest = || place.log.consumer("g").subscribe_pattern("orders-.*").start_at(StartAt::Latest);
+    let mut one = latest().open().unwrap();
+    let mut other = place.log.consumer("h").subscribe(["orders-b"]).start_at(StartAt::Latest).open().unwrap();
+    assert!(arrive(&mut one).is_empty());
+    place.topic("orders-b", 1);
+    place.send("orders-b", 0, 2);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], seen("orders-b-0", 2));
+    assert_eq!(arrive(&mut other), seen("orders-b-0", 2));
+    // Whoever is opened later begins at the end; where nothing was committed, also in the same group.
+    one.close().unwrap();
+    let mut late = latest().open().unwrap();
+    assert!(arrive(&mut late).is_empty());
+    place.send("orders-b", 0, 1);
+    assert_eq!(drain(&mut late), [("orders-b-0".to_owned(), 2)]);
+}
+
+/// What was there when a consumer was opened is the same whenever something is assigned to it.
+#[test]
+fn who_joins_again_begins_where_it_would_have_begun_before() {
+    let place = Place::with("orders", 1);
+    place.send("orders", 0, 3);
+    let interval = Duration::from_secs(60);
+    let mut one = place.member("orders").max_poll_interval(interval).start_at(StartAt::Latest).open().unwrap();
+    assert!(arrive(&mut one).is_empty());
+    place.log.add_partitions("orders", 2).unwrap();
+    place.send("orders", 1, 2);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], seen("orders-1", 2));
+    let before = one.member_id();
+    // It does not poll in time, and comes back as another.
+    place.pass(&mut [], 120);
+    place.send("orders", 0, 1);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], seen("orders-1", 2));
+    assert!(one.member_id().is_some() && one.member_id() != before);
+    // What was there begins at its end, as that is by then.
+    assert_eq!(one.position("orders", 0).unwrap().offset, Offset(4));
+}
+
+#[test]
+fn what_comes_is_read_whole_by_whoever_of_those_before_gets_it() {
+    let place = Place::with("orders", 2);
+    (0..2).for_each(|number| place.send("orders", number, 1));
+    let latest = || place.member("orders").start_at(StartAt::Latest).open().unwrap();
+    let (mut one, mut two) = (latest(), latest());
+    arrive(&mut one);
+    arrive(&mut two);
+    place.pass(&mut [&mut one, &mut two], 15);
+    assert_eq!((names(&one).len(), names(&two).len()), (1, 1));
+    place.log.add_partitions("orders", 4).unwrap();
+    let sent = [seen("orders-2", 2), seen("orders-3", 2)].concat();
+    (2..4).for_each(|number| place.send("orders", number, 2));
+    let sorted = |mut all: Vec<Seen>| {
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(place.pass(&mut [&mut one, &mut two], 15).concat()), sent);
+    let moved: Vec<_> = sent.into_iter().filter(|(name, _)| names(&two).contains(name)).collect();
+    assert_eq!(moved.len(), 2);
+    // Nothing was committed.
+    drop(two);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], moved);
+}
+
+/// What is assigned by hand is there, until a topic that comes has its name.
+#[test]
+fn a_topic_made_again_is_read_from_its_first_record_where_it_was_assigned_by_hand() {
+    let place = Place::with("orders", 1);
+    place.send("orders", 0, 3);
+    let mut one = place.log.consumer("g").assign([("orders", 0)]).start_at(StartAt::Latest).open().unwrap();
+    place.send("orders", 0, 1);
+    assert!(drain(&mut one).is_empty());
+    one.seek("orders", 0, Offset(0)).unwrap();
+    one.seek_to_committed("orders").unwrap();
+    assert!(drain(&mut one).is_empty());
+    place.log.delete_topic("orders").unwrap();
+    place.topic("orders", 1);
+    place.send("orders", 0, 2);
+    assert!(matches!(one.try_poll(), Err(Error::UnknownTopic { .. })));
+    assert_eq!(drain(&mut one), seen("orders-0", 2));
+    one.seek_to_committed("orders").unwrap();
+    assert_eq!(drain(&mut one), seen("orders-0", 2));
+}
+
+/// By time it is the same in every partition.
+#[test]
+fn by_time_the_records_say_where_what_comes_is_begun() {
+    let place = Place::with("orders", 1);
+    let since = StartAt::Time(Timestamp(1_005_000));
+    let mut one = place.member("orders").start_at(since).open().unwrap();
+    arrive(&mut one);
+    place.log.add_partitions("orders", 3).unwrap();
+    (1..3).for_each(|number| place.send("orders", number, 2));
+    place.clock.advance(Duration::from_secs(5));
+    place.send("orders", 1, 1);
+    assert_eq!(place.pass(&mut [&mut one], 8)[0], [("orders-1".to_owned(), 2)]);
+    assert_eq!(one.position("orders", 2).unwrap().offset, Offset(2));
 }

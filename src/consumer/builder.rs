@@ -152,6 +152,12 @@ impl ConsumerBuilder {
     /// Where reading begins in a partition in which the group has no position. Found once, when the partition is assigned;
     /// it is the consumer's position from then on, and the next commit stores it. Default: [`StartAt::Earliest`] (Kafka: the
     /// latest).
+    ///
+    /// [`StartAt::Latest`] is about partitions that are there when the consumer is opened. Those that come while it lives are
+    /// read from their first record on, whenever they are assigned: partitions that a topic gets, and topics that are made,
+    /// or made again. (Kafka: these begin at the latest, too, and what was written to them before is skipped.) A consumer that
+    /// is opened after a partition came begins at the end of that one, as in Kafka, also where others of its group have read
+    /// it and have committed nothing. [`StartAt::Time`] means the same in every partition: the timestamps say what is read.
     #[doc(alias = "auto.offset.reset")]
     pub fn start_at(mut self, start: StartAt) -> Self {
         self.start_at = start;
@@ -199,24 +205,23 @@ impl ConsumerBuilder {
     pub fn open(self) -> Result<Consumer> {
         self.node.check_open()?;
         check_group(&self.group)?;
-        let fetcher = Fetcher::new(Arc::clone(&self.node), self.options);
-        let mut core = Core {
-            commits: Commits::new(self.auto_commit, fetcher.now()),
-            fetcher,
-            group: self.group.clone(),
-            start_at: self.start_at,
-            seat: None,
-            placing: Placing::default(),
-        };
-        if self.partitions.is_empty() {
-            core.seat = Some(Seat::new(self.member()?));
+        let mut fetcher = Fetcher::new(Arc::clone(&self.node), self.options);
+        let seat = if self.partitions.is_empty() {
+            Some(Seat::new(self.member()?))
         } else {
             self.check_alone()?;
             for (topic, number) in &self.partitions {
-                core.fetcher.assignment_mut().put(&*self.node.topic(topic)?, *number)?;
+                fetcher.assignment_mut().put(&*self.node.topic(topic)?, *number)?;
             }
-            core.placing.begin();
+            None
+        };
+        // The topics now: what was just assigned by hand is among them.
+        let mut placing = Placing::new(self.start_at, &self.node.topics());
+        if seat.is_none() {
+            placing.begin();
         }
+        let (commits, group) = (Commits::new(self.auto_commit, fetcher.now()), self.group);
+        let core = Core { fetcher, group, seat, commits, placing };
         Ok(Consumer::new(core, self.listener, self.max_poll_interval))
     }
 

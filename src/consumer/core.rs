@@ -6,7 +6,7 @@ use super::assignment::Slot;
 use super::commits::Commits;
 use super::fetcher::Fetcher;
 use super::placing::Placing;
-use super::position::{Position, StartAt};
+use super::position::Position;
 use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::group::{Claim, Epoch, MemberSettings, Partitions};
@@ -17,7 +17,6 @@ use crate::types::TopicPartition;
 pub(super) struct Core {
     pub(super) fetcher: Fetcher,
     pub(super) group: String,
-    pub(super) start_at: StartAt,
     /// `None` where the partitions were assigned by hand.
     pub(super) seat: Option<Seat>,
     pub(super) commits: Commits,

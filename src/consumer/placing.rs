@@ -1,7 +1,8 @@
 //! Where a partition goes on that was assigned: at the position that the group has committed, else where it begins.
 //!
-//! Invariant: nothing is read of a partition before that is known. A transaction may be about to change it: then it is
-//! asked for again.
+//! Invariants: nothing is read of a partition before that is known. A transaction may be about to change it: then it is
+//! asked for again. Nothing is left out of a partition that has come since the consumer was opened, whenever that is
+//! assigned: a beginning at the end is meant for what was there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,22 +10,42 @@ use std::time::Duration;
 use super::assignment::{Slot, Which};
 use super::commits::CommittedOffset;
 use super::core::Core;
-use super::position::Target;
+use super::position::{StartAt, Target};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::types::TopicPartition;
+use crate::node::{Topic, Topics};
+use crate::types::{TopicId, TopicPartition};
 
 /// What is not known yet is asked for again after this time (Kafka: `retry.backoff.ms`).
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Whether positions are to be found out.
-#[derive(Debug, Default)]
+/// Where reading begins without a position of the group, and whether positions are to be found out.
+#[derive(Debug)]
 pub(super) struct Placing {
-    /// When that is due; `None` where all are known.
+    start_at: StartAt,
+    /// How many partitions each topic had when the consumer was opened; empty where it does not begin at the end.
+    there: BTreeMap<TopicId, u32>,
+    /// When positions are to be found out; `None` where all are known.
     due: Option<Moment>,
 }
 
 impl Placing {
+    /// For a consumer that is opened over these topics. It keeps none of them.
+    pub(super) fn new(start_at: StartAt, topics: &Topics) -> Self {
+        let count = |topic: &Topic| u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
+        let topics = topics.values().filter(|_| start_at == StartAt::Latest);
+        Self { start_at, there: topics.map(|topic| (topic.id, count(topic))).collect(), due: None }
+    }
+
+    /// Where reading begins in this partition.
+    fn start_in(&self, topic: TopicId, number: u32) -> StartAt {
+        let was_there = || self.there.get(&topic).is_some_and(|count| number < *count);
+        match self.start_at {
+            StartAt::Latest if !was_there() => StartAt::Earliest,
+            start_at => start_at,
+        }
+    }
+
     pub(super) fn due(&self) -> Option<Moment> {
         self.due
     }
@@ -91,8 +112,9 @@ impl Core {
     fn place_one(&mut self, name: &TopicPartition, committed: Option<&CommittedOffset>) -> Result<()> {
         let Some(index) = self.fetcher.assignment().find(&name.topic, name.partition) else { return Ok(()) };
         let committed = committed.map(CommittedOffset::position);
-        let (start_at, isolation) = (self.start_at, self.fetcher.isolation());
+        let isolation = self.fetcher.isolation();
         let slot = self.fetcher.assignment_mut().slot(index);
+        let start_at = self.placing.start_in(slot.id(), slot.number);
         slot.send_to(match committed {
             Some(position) => Target::At(position),
             None => start_at.target(slot.partition()?, isolation)?,

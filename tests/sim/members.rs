@@ -7,6 +7,7 @@ use std::time::Duration;
 use taffrail::{Clock, Consumer, Moment, TopicId};
 
 use super::groups::Wish;
+use super::model::Slot;
 use super::positions::{Outcome, Sending};
 use super::told::Told;
 use super::world::World;
@@ -37,6 +38,8 @@ pub(super) struct MemberActor {
     pub(super) replaced_at: u64,
     pub(super) told: Told,
     pub(super) owned: BTreeMap<(String, u32), Owned>,
+    /// How many partitions each topic had when it came.
+    there: BTreeMap<TopicId, u32>,
     /// Commits that nobody has waited for.
     pub(super) pending: Vec<Commit>,
 }
@@ -105,6 +108,11 @@ impl MemberActor {
         self.replaced != Replaced::No
     }
 
+    /// Whether the partition has come since it has.
+    pub(super) fn is_older_than(&self, (topic, number): Slot) -> bool {
+        self.there.get(&topic).is_none_or(|count| *count <= number)
+    }
+
     pub(super) fn consumer(&mut self) -> &mut Consumer {
         self.consumer.as_mut().expect("it is there until it closes")
     }
@@ -158,6 +166,8 @@ impl World {
         max_poll: Duration,
         commits: bool,
     ) {
+        let there = self.names().iter().filter_map(|name| self.ask(name));
+        let there = there.map(|topic| (topic.id, topic.partitions.len() as u32)).collect();
         let group = &self.groups[index];
         let told = Told::new(commits);
         let builder = self.log().consumer(group.name).isolation(group.isolation).start_at(group.start_at);
@@ -195,6 +205,7 @@ impl World {
             replaced_at: 0,
             told,
             owned,
+            there,
             pending,
         };
         self.trace.note(format_args!("{member} comes as {instance:?}, {habit:?}, {max_poll:?}"));

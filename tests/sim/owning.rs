@@ -171,7 +171,10 @@ impl World {
         let is_all = self.groups[index].isolation == Isolation::Uncommitted;
         let stable = if is_all { partition.high_watermark() } else { partition.last_stable() };
         let (start, stable) = (partition.start().0, stable.max(partition.start()).0);
-        let is_latest = self.groups[index].start_at == StartAt::Latest;
+        let begins_late = self.groups[index].start_at == StartAt::Latest;
+        // What has come since it did is read from its first record on.
+        let is_newer = self.groups[index].members[at].is_older_than(slot);
+        let is_latest = begins_late && !is_newer;
         let is_begin = offset == if is_latest { stable } else { start };
         let is_damaged = self.model.groups[index].is_damaged;
         let (to, doubtful, committed) = if (is_damaged || is_committed && may_be_none) && is_begin {
@@ -182,6 +185,9 @@ impl World {
             (At::Offset(offset), mark.is_none_or(|mark| mark.doubtful), Some(offset))
         } else {
             self.found_at(index, name, None, true);
+            if begins_late && is_newer && start < stable {
+                self.trace.count("beginnings before what has come");
+            }
             (if is_latest { At::Offset(offset) } else { At::First(offset) }, false, None)
         };
         let group = &mut self.model.groups[index];

@@ -118,6 +118,7 @@ const BUSY: &[&str] = &[
     "consumers dropped",
     "consumers closed",
     "groups out of range",
+    "beginnings before what has come",
 ];
 
 impl fmt::Display for Tally {
