@@ -218,9 +218,11 @@ impl Model {
                     () => Due::New,
                 }
             }
-            Request::Marker { epoch, coordinator, version, .. } => match () {
+            Request::Marker { epoch, coordinator, version, aborts, .. } => match () {
                 () if *epoch < known.epoch => Due::Fenced,
                 () if *coordinator < known.coordinator => Due::Coordinator,
+                // A power cut has taken the end of the one that is open, and this one is repeated.
+                () if known.open && !aborts && *epoch > known.epoch + 1 => Due::Transaction,
                 () if *version == TransactionVersion::V1 || *epoch > known.epoch => Due::New,
                 () if known.open => Due::Fenced,
                 () => Due::Ended,
