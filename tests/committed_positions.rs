@@ -344,3 +344,20 @@ fn a_beginning_that_cannot_be_found_is_an_error_of_its_partition() {
     place.clock.advance(Duration::from_millis(100));
     assert!(consumer.poll(Duration::ZERO).unwrap().is_empty());
 }
+
+/// It could be neither read nor committed, and held up every commit.
+#[test]
+fn no_seek_leads_to_an_offset_that_no_log_has() {
+    let place = Place::with("orders", 1);
+    let mut consumer = place.member("orders").open().unwrap();
+    arrive(&mut consumer);
+    for beyond in [Offset(1 << 63), Offset(u64::MAX)] {
+        let refused = consumer.seek("orders", 0, beyond);
+        assert!(matches!(refused, Err(Error::OffsetOutOfRange { requested, .. }) if requested == beyond));
+        consumer.commit().unwrap();
+        let refused = consumer.commit_offsets([(("orders", 0), beyond)]);
+        assert!(matches!(refused, Err(Error::InvalidRecord(_))), "{refused:?}");
+    }
+    consumer.seek("orders", 0, Offset(i64::MAX as u64)).unwrap();
+    consumer.commit().unwrap();
+}

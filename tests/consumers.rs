@@ -174,6 +174,8 @@ fn whoever_comes_with_the_same_instance_id_fences_the_one_before() {
     for _ in 0..20 {
         place.clock.advance(Duration::from_millis(500));
         place.log.tick();
+        let refused = one.commit().unwrap_err();
+        assert!(matches!(refused, Error::FencedInstance { .. }), "also once it was told so: {refused}");
         if let Err(error) = one.try_poll() {
             seen = Some(error);
             break;

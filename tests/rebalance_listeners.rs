@@ -4,6 +4,7 @@
 #[path = "support/consumers.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -302,4 +303,48 @@ fn what_is_lost_is_given_up_also_where_the_listener_panics() {
     assert!(polled.is_err());
     assert_eq!(names(&old), [""; 0]);
     place.pass(&mut [&mut old, &mut new], 20);
+}
+
+/// Takes longer for what is revoked than it may between two polls.
+struct Slow(Told, taffrail::Log, Arc<taffrail::ManualClock>);
+
+impl RebalanceListener for Slow {
+    fn revoked(&mut self, rebalance: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
+        self.0.revoked(rebalance, partitions)?;
+        for _ in 0..20 {
+            self.2.advance(Duration::from_millis(500));
+            self.1.tick();
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, rebalance: &mut Rebalance<'_>, partitions: &[TopicPartition]) -> Result<()> {
+        self.0.lost(rebalance, partitions)
+    }
+}
+
+#[test]
+fn what_was_revoked_is_not_lost_too() {
+    let place = Place::with("orders", 2);
+    let told = Told::default();
+    let listener = Slow(told.clone(), place.log.clone(), Arc::clone(&place.clock));
+    let builder = place.member("orders").max_poll_interval(Duration::from_secs(5));
+    let mut one = builder.on_rebalance(listener).open().unwrap();
+    arrive(&mut one);
+    let mut two = place.member("orders").open().unwrap();
+    arrive(&mut two);
+    for _ in 0..10 {
+        place.clock.advance(Duration::from_millis(500));
+        place.log.tick();
+        drain(&mut two);
+        drain(&mut one);
+        if !told.news.lock().unwrap().is_empty() {
+            break;
+        }
+    }
+    let told = told.take();
+    let [revoked, lost] = &told[..] else { panic!("{told:?}") };
+    let revoked = revoked.strip_prefix("revoked orders-").unwrap();
+    let lost = lost.strip_prefix("lost orders-").unwrap();
+    assert_eq!(BTreeSet::from([revoked, lost]), BTreeSet::from(["0", "1"]));
 }

@@ -81,6 +81,10 @@ impl Core {
 
     /// That it is no member any more, or not yet.
     pub(super) fn no_member(&self) -> Error {
+        let membership = self.seat.as_ref().and_then(Seat::membership);
+        if let Some(failure) = membership.and_then(|membership| membership.failure()) {
+            return failure;
+        }
         let member = self.seat.as_ref().map(|seat| seat.member.clone()).unwrap_or_default();
         Error::UnknownMember { group: self.group.clone(), member }
     }

@@ -31,7 +31,7 @@ use crate::group::Partitions;
 use crate::node::{Membership, Node, Topic};
 use crate::partition::{Fetched, Partition, ReadOptions};
 use crate::sync::{Arc as Pointer, Signal};
-use crate::types::{Isolation, TopicPartition};
+use crate::types::{Isolation, Offset, TopicPartition};
 
 /// How a fetcher reads.
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +168,12 @@ impl Fetcher {
         self.update()?;
         let index = self.find(topic, number)?;
         let slot = self.assignment.slot(index);
-        slot.partition()?;
+        let (start, end) = slot.partition().map(|partition| (partition.start(), partition.end()))?;
+        if position.offset > Offset::MAX {
+            // No log has it, nor can it be committed.
+            let (partition, requested) = (slot.name(), position.offset);
+            return Err(Error::OffsetOutOfRange { partition, requested, start, end });
+        }
         slot.send_to(Target::At(position));
         Ok(())
     }

@@ -270,7 +270,8 @@ impl Consumer {
     /// (`__consumer_offsets`; [`Durability::Auto`](crate::Durability::Auto) by default). Earlier commits that are under way
     /// are waited for.
     ///
-    /// What a seek has set is stored too. A partition in which nothing was read, and nothing sought, is left out.
+    /// What a seek has set is stored too, and where a partition is begun in which the group has no position: at the end as it
+    /// was then, or, once it was looked for records, at its first one. So it is no other place that a later consumer begins at.
     ///
     /// # Errors
     /// The position is not stored in these cases, and whoever gets the partition reads the records again:
@@ -300,7 +301,7 @@ impl Consumer {
 
     /// Stores these as positions of the group: an [`Offset`](crate::Offset), a [`Position`](crate::Position), or a [`CommittedOffset`] with a
     /// note. Each is that of the next record to read, and may lie before the one stored now. The consumer reads on where it
-    /// is.
+    /// is, and its next [`commit`](Consumer::commit) stores where that is: also where nothing was read meanwhile.
     ///
     /// ```
     /// use std::time::Duration;

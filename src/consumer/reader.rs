@@ -213,6 +213,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], [`Error::NotAssigned`] where it is none of this reader's,
+    /// [`Error::OffsetOutOfRange`] for 2^63 and above, which no log has,
     /// [`Error::Closed`].
     pub fn seek(&mut self, topic: &str, partition: u32, position: impl Into<Position>) -> Result<()> {
         self.fetcher.seek(topic, partition, position.into())

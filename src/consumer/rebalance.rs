@@ -12,6 +12,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use super::assignment::Slot;
 use super::commits::{CommittedOffset, Positions};
 use super::core::Core;
 use super::handle::Consumer;
@@ -68,7 +69,7 @@ pub trait RebalanceListener: Send {
     }
 
     /// These are given back when this returns: the last occasion to commit what was done of them. Automatic commits were
-    /// made before.
+    /// made before. (Whoever takes longer here than it may between two polls has lost them meanwhile; that is not told.)
     ///
     /// Default: nothing.
     #[doc(alias = "onPartitionsRevoked")]
@@ -158,9 +159,9 @@ impl Consumer {
         let prepared = self.prepare(&upcoming.revoked);
         match membership.polled(&upcoming.revoked) {
             Ok(changes) if is_nothing(&changes) && !self.core.has_awaited() => prepared,
-            Ok(changes) => prepared.and(self.change(&changes)),
+            Ok(changes) => prepared.and(self.change(&changes, &upcoming.revoked)),
             Err(error) => {
-                drop(self.lose_all());
+                drop(self.lose_all(&upcoming.revoked));
                 Err(error)
             }
         }
@@ -178,8 +179,9 @@ impl Consumer {
         committed.and(self.tell(News::Revoked, &names))
     }
 
-    fn change(&mut self, changes: &Changes) -> Result<()> {
-        let lost = self.core.fetcher.names(&changes.lost);
+    /// Makes the changes. What was named to the listener as revoked is not named again, even where it was lost meanwhile.
+    fn change(&mut self, changes: &Changes, revoked: &Partitions) -> Result<()> {
+        let lost = self.core.fetcher.names(&changes.lost.without(revoked));
         let told = self.tell_loss(&lost, |core| core.give_up(&changes.lost));
         self.core.give_up(&changes.revoked);
         let taken = self.core.take(&changes.assigned);
@@ -191,9 +193,10 @@ impl Consumer {
         told.and(placed).and(self.tell(News::Assigned, &taken))
     }
 
-    /// The membership has ended, and with it went everything.
-    fn lose_all(&mut self) -> Result<()> {
-        let names = self.assignment();
+    /// The membership has ended, and with it went everything. What was named as revoked is not named again.
+    fn lose_all(&mut self, revoked: &Partitions) -> Result<()> {
+        let slots = self.core.fetcher.assignment().slots().iter();
+        let names: Vec<_> = slots.filter(|slot| !slot.is_in(revoked)).map(Slot::name).collect();
         self.tell_loss(&names, Core::give_up_all)
     }
 
@@ -213,7 +216,7 @@ impl Consumer {
             let committed = self.commit_by_itself();
             committed.and(self.tell(News::Revoked, &self.assignment()))
         } else {
-            self.lose_all()
+            self.lose_all(&Partitions::default())
         };
         given.and(membership.close())
     }

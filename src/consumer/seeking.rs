@@ -22,6 +22,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`Error::UnknownTopic`](crate::Error::UnknownTopic), [`Error::UnknownPartition`](crate::Error::UnknownPartition), [`Error::NotAssigned`](crate::Error::NotAssigned) where it is none of this consumer's now,
+    /// [`Error::OffsetOutOfRange`](crate::Error::OffsetOutOfRange) for 2^63 and above, which no log has,
     /// [`Error::Closed`](crate::Error::Closed).
     pub fn seek(&mut self, topic: &str, partition: u32, position: impl Into<Position>) -> Result<()> {
         self.core.fetcher.seek(topic, partition, position.into())

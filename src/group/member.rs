@@ -265,6 +265,11 @@ impl Member {
         Some(Claim { member: self.id.clone(), instance: self.settings.details.instance.clone(), epoch })
     }
 
+    /// Why it is no member for good.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        if let Standing::Failed(error) = &self.standing { Some(error) } else { None }
+    }
+
     /// There may be something to hear: it reports by then.
     pub(crate) fn hurry(&mut self, by: Moment) {
         match &self.awaited {

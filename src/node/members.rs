@@ -19,7 +19,7 @@ use super::Node;
 use super::coordinator::Asker;
 use super::due::Due;
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::{Changes, Claim, Heartbeat, Intent, Member, MemberSettings, Partitions, Reply, Subscription};
 use crate::random::Random;
 use crate::sync::{Arc as Pointer, Mutex, Signal};
@@ -122,6 +122,11 @@ impl Membership {
     /// Who commits; `None` where it is no member now.
     pub(crate) fn claim(&self) -> Option<Claim> {
         self.member.lock().claim()
+    }
+
+    /// Why it is no member for good.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.member.lock().failure().cloned()
     }
 
     /// Wants other topics from now on.
