@@ -1,7 +1,8 @@
 //! What a dashboard shows, through the `metrics` facade where the feature is on, else nothing.
 //!
 //! The names stand in one table. Nothing here is called per record: gauges and totals are set at intervals, by the log's
-//! keeper and by monitors, and rare events count when they happen. Totals count since the log was opened.
+//! keeper and by monitors, and rare events count when they happen. Totals count since the log was opened, and go on
+//! where a topic is made again under its name; the gauges of what is gone are set once more, to nothing.
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +75,6 @@ impl Metric {
         ::metrics::counter!(self.name, &self.labelled(labels)).increment(more);
         #[cfg(not(feature = "metrics"))]
         let _ = (self, labels, more);
-    }
-
-    /// Has counted up to `total`.
-    pub(crate) fn reach(&self, labels: &[&str], total: u64) {
-        #[cfg(feature = "metrics")]
-        ::metrics::counter!(self.name, &self.labelled(labels)).absolute(total);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (self, labels, total);
     }
 
     #[cfg(feature = "metrics")]

@@ -8,6 +8,7 @@
 //!   gather.rs   a node ──► Facts         figures.rs   Facts, rates, now ──► PartitionLag    pure
 //!   series.rs   samples ──► a rate       crossing.rs  PartitionLag ──► an alert, once       pure
 //!   monitor.rs, round.rs   all of it at intervals   hot.rs   rates ──► a partition that takes too much   pure
+//!   gauges.rs   PartitionLag ──► what dashboards are shown
 //! ```
 //!
 //! Nothing here costs anything while records are appended or read: positions in bytes come from the offset indexes, what
@@ -17,6 +18,7 @@ mod alert;
 mod crossing;
 mod figures;
 mod gather;
+mod gauges;
 mod hot;
 mod monitor;
 mod round;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::crossing::Crossings;
+use super::gauges::Gauges;
 use super::hot::Hot;
 use super::round::Round;
 use super::samples::{Samples, SeenByGroup};
@@ -183,6 +184,7 @@ pub(super) struct Memory {
     pub(super) crossings: Crossings,
     pub(super) hot: Hot,
     pub(super) seen: SeenByGroup,
+    pub(super) gauges: Gauges,
 }
 
 /// What the node drives.
@@ -213,7 +215,7 @@ impl Watch {
             round.sample(&mut self.samples.lock());
             round.judge(&mut memory, self.losses.take())
         };
-        round.measure();
+        round.measure(&mut self.memory.lock().gauges);
         for alert in &alerts {
             trace::warn(self.node.directory(), || alert.to_string());
             metrics::ALERTS.count(&[alert.kind()], 1);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::figures::{Edge, Facts, figures};
 use super::gather::{Gathering, Positions};
+use super::gauges::Gauges;
 use super::monitor::{Memory, Settings};
 use super::samples::Samples;
 use super::{Alert, PartitionLag, Rate};
@@ -124,7 +125,7 @@ impl<'w> Round<'w> {
     }
 
     /// Shows the figures on dashboards.
-    pub(super) fn measure(&self) {
+    pub(super) fn measure(&self, gauges: &mut Gauges) {
         if !metrics::ARE_ON {
             return;
         }
@@ -132,15 +133,19 @@ impl<'w> Round<'w> {
             metrics::GROUPS.set(&[], metrics::number(groups.len() as u64));
         }
         for (group, (_, judged)) in &self.positions {
-            for (lag, _) in judged.iter().filter_map(|judged| judged.figures.as_ref()) {
-                let partition = lag.partition.partition.to_string();
-                let labels = [group.as_str(), lag.partition.topic.as_str(), partition.as_str()];
-                metrics::GROUP_LAG_RECORDS.set(&labels, metrics::number(lag.records));
-                metrics::GROUP_LAG_BYTES.set(&labels, metrics::number(lag.bytes));
-                metrics::GROUP_LAG_SECONDS.set(&labels, lag.time.unwrap_or_default().as_secs_f64());
-                let left = lag.left.map_or(f64::INFINITY, |left| left.as_secs_f64());
-                metrics::GROUP_EDGE_SECONDS.set(&labels, left);
-            }
+            let figures = judged.iter().filter_map(|judged| judged.figures.as_ref());
+            figures.for_each(|(lag, _)| gauges.show(group, lag));
         }
+        gauges.clear(|group, partition| self.is_gone(group, partition));
+    }
+
+    /// Whether there is no such partition, or the group has no position in it. One that cannot be looked at now is not gone.
+    fn is_gone(&self, group: &str, of: &TopicPartition) -> bool {
+        let is_there = self.topics.get(of.topic.as_str()).is_some_and(|topic| topic.partition(of.partition).is_ok());
+        let has_position = match self.positions.get(group) {
+            Some((positions, _)) => positions.contains_key(of),
+            None => self.groups.as_ref().is_none_or(|groups| groups.contains(group)),
+        };
+        !is_there || !has_position
     }
 }
