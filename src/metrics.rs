@@ -54,7 +54,7 @@ table! {
     GROUP_LAG_BYTES = Gauge "taffrail_group_lag_bytes" ["group", "topic", "partition"] "bytes of log not read";
     GROUP_LAG_SECONDS = Gauge "taffrail_group_lag_seconds" ["group", "topic", "partition"] "age of the next record to read; 0 where there is none";
     GROUP_EDGE_SECONDS = Gauge "taffrail_group_edge_seconds" ["group", "topic", "partition"] "until retention reaches the position; infinite where it does not";
-    ALERTS = Counter "taffrail_alerts_total" ["kind"] "alerts of a monitor";
+    ALERTS = Counter "taffrail_alerts_total" ["kind"] "alerts of a monitor: near_edge, overtaken, astray, hot_partition, hold_exceeded";
 }
 
 /// Whether anybody may listen: what is only worked out for metrics is not worked out without.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::figures::{Edge, Facts, figures};
-use super::gather::{Gathering, Positions};
+use super::gather::{Gathering, Positions, positions_of};
 use super::gauges::Gauges;
 use super::monitor::{Memory, Settings};
 use super::samples::Samples;
@@ -62,10 +62,10 @@ impl<'w> Round<'w> {
         let topics = Shared::clone(&self.topics);
         let mut gathering = Gathering::new(self.node, &topics);
         for group in self.groups.iter().flatten() {
-            let Ok(positions) = self.node.positions_of(group) else { continue };
+            let Ok(positions) = positions_of(self.node, group) else { continue };
             let seen = memory.seen.of(group);
             let facts = positions.iter().filter_map(|(partition, committed)| {
-                gathering.facts(group, partition, Some(*committed), Some(&mut *seen))?.ok()
+                gathering.facts(group, partition, Some(committed), Some(&mut *seen))?.ok()
             });
             let judged = facts.map(|facts| Judged { facts, figures: None }).collect();
             self.positions.insert(group.clone(), (positions, judged));
@@ -81,9 +81,8 @@ impl<'w> Round<'w> {
                 let came = self.came.get(&facts.partition).copied().unwrap_or_default();
                 let committed = facts.committed.unwrap_or(Offset::ZERO);
                 samples.read(now, group, &facts.partition, committed, facts.place.bytes_behind, came);
-                let rate_in = samples.rate_in(&facts.partition, now);
-                let rate_out = samples.rate_out(group, &facts.partition, now);
-                *said = Some(figures(facts, rate_in, rate_out, self.now.wall));
+                let pace = samples.pace(group, &facts.partition, now);
+                *said = Some(figures(facts, pace, self.now.wall));
             }
         }
         let rates = self.topics().map(|topic| {
