@@ -106,9 +106,9 @@ impl Edge {
 }
 
 /// What is said of a position, and what lies between it and the edge.
-pub(super) fn figures(facts: &Facts, pace: Pace, now: Timestamp) -> (PartitionLag, Edge) {
+pub(super) fn figures(facts: &Facts, kept: Pace, now: Timestamp) -> (PartitionLag, Edge) {
     let place = &facts.place;
-    let Pace { rate_in, rate_out, .. } = pace;
+    let Pace { rate_in, rate_out, .. } = kept;
     let position = goes_on_at(facts.committed, place);
     let astray = astray(facts.committed, place);
     let records = place.last_stable.0.saturating_sub(position.0);
@@ -126,7 +126,7 @@ pub(super) fn figures(facts: &Facts, pace: Pace, now: Timestamp) -> (PartitionLa
         time: facts.next.map(age).filter(|_| records > 0),
         rate_in,
         rate_out,
-        catch_up: if astray.is_some() { None } else { catch_up(records, pace) },
+        catch_up: if astray.is_some() { None } else { catch_up(records, kept) },
         left: if lost.is_some() { Some(Duration::ZERO) } else { edge.left() },
         lost,
         astray,

@@ -195,7 +195,9 @@ fn the_gauges_of_what_is_gone_are_set_to_nothing_once() {
         rig.commit("mail", "t", 0, 1);
         rig.pass(20 * SECOND, SECOND);
         let behind = (["2".to_owned(), (2 * SEGMENT).to_string(), "20".to_owned()], "980".to_owned());
-        gone.iter().for_each(|of| assert_eq!(figures(of), behind, "{of}"));
+        for of in &gone {
+            assert_eq!(figures(of), behind, "{of}");
+        }
         assert_eq!(topic("u").map(|gauge| seen.gauge(&gauge)), [(3 * SEGMENT).to_string(), "3".to_owned()]);
         assert_eq!(ends.each_ref().map(|gauge| seen.gauge(gauge)), ["3", "3"]);
 
@@ -206,14 +208,18 @@ fn the_gauges_of_what_is_gone_are_set_to_nothing_once() {
         delete(&rig, "u");
         rig.pass(20 * SECOND, SECOND);
         let nothing = (["0", "0", "0"].map(str::to_owned), "inf".to_owned());
-        gone.iter().for_each(|of| assert_eq!(figures(of), nothing, "{of}"));
+        for of in &gone {
+            assert_eq!(figures(of), nothing, "{of}");
+        }
         assert_eq!(topic("u").map(|gauge| seen.gauge(&gauge)), ["0", "0"]);
         assert_eq!(ends.each_ref().map(|gauge| seen.gauge(gauge)), ["0", "0"]);
         assert_eq!(figures(&of("billing", "t")).0, ["2".to_owned(), (2 * SEGMENT).to_string(), "40".to_owned()]);
 
         // What somebody else sets now stays.
         let others = [format!("taffrail_group_lag_records{}", of("audit", "t")), topic("u")[0].clone()];
-        others.iter().for_each(|gauge| seen.values.lock()[gauge].set(7.0));
+        for gauge in &others {
+            seen.values.lock()[gauge].set(7.0);
+        }
         rig.pass(20 * SECOND, SECOND);
         assert_eq!(others.each_ref().map(|gauge| seen.gauge(gauge)), ["7", "7"]);
     });
