@@ -70,6 +70,10 @@ impl Clock for SystemClock {
 
 /// A clock that stands still until it is told otherwise, for tests and simulation.
 ///
+/// A call that waits goes by it: a [`Consumer::poll`](crate::Consumer::poll) with a time-out that finds nothing to read does
+/// not return before the clock was moved on by so much, or it was woken ([`Consumer::waker`](crate::Consumer::waker)). Who
+/// moves the clock on in the thread that polls takes [`Consumer::try_poll`](crate::Consumer::try_poll).
+///
 /// ```
 /// use std::time::Duration;
 /// use taffrail::{Clock, ManualClock, Timestamp};

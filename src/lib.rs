@@ -137,7 +137,7 @@ pub use consumer::{
 pub use epochs::Epochs;
 pub use error::{Corruption, Error, ErrorKind, Result};
 pub use group::{Assignor, GroupState, Progress};
-pub use lag::{Alert, GroupLag, Margin, Monitor, MonitorBuilder, PartitionLag, Rate, TotalLag};
+pub use lag::{Alert, Astray, GroupLag, Margin, Monitor, MonitorBuilder, PartitionLag, Rate, TotalLag};
 pub use log::{
     Ensured, GroupDescription, GroupListing, GroupMember, GroupPosition, Log, LogBuilder, LogStats, MemberState,
     PartitionsAdded, ResetTo, TopicDescription,

@@ -1,7 +1,8 @@
 //! What a dashboard shows, through the `metrics` facade where the feature is on, else nothing.
 //!
 //! The names stand in one table. Nothing here is called per record: gauges and totals are set at intervals, by the log's
-//! keeper and by monitors, and rare events count when they happen. Totals count since the log was opened.
+//! keeper and by monitors, and rare events count when they happen. Totals count since the log was opened, and go on
+//! where a topic is made again under its name; the gauges of what is gone are set once more, to nothing.
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ table! {
     GROUP_LAG_BYTES = Gauge "taffrail_group_lag_bytes" ["group", "topic", "partition"] "bytes of log not read";
     GROUP_LAG_SECONDS = Gauge "taffrail_group_lag_seconds" ["group", "topic", "partition"] "age of the next record to read; 0 where there is none";
     GROUP_EDGE_SECONDS = Gauge "taffrail_group_edge_seconds" ["group", "topic", "partition"] "until retention reaches the position; infinite where it does not";
-    ALERTS = Counter "taffrail_alerts_total" ["kind"] "alerts of a monitor";
+    ALERTS = Counter "taffrail_alerts_total" ["kind"] "alerts of a monitor: near_edge, overtaken, astray, hot_partition, hold_exceeded";
 }
 
 /// Whether anybody may listen: what is only worked out for metrics is not worked out without.
@@ -74,14 +75,6 @@ impl Metric {
         ::metrics::counter!(self.name, &self.labelled(labels)).increment(more);
         #[cfg(not(feature = "metrics"))]
         let _ = (self, labels, more);
-    }
-
-    /// Has counted up to `total`.
-    pub(crate) fn reach(&self, labels: &[&str], total: u64) {
-        #[cfg(feature = "metrics")]
-        ::metrics::counter!(self.name, &self.labelled(labels)).absolute(total);
-        #[cfg(not(feature = "metrics"))]
-        let _ = (self, labels, total);
     }
 
     #[cfg(feature = "metrics")]

@@ -82,6 +82,28 @@ fn what_is_gone_was_appended_all_the_same() {
 }
 
 #[test]
+fn what_a_deleted_topic_has_counted_stays_counted() {
+    let (storage, clock) = (MemoryStorage::new(1), Arc::new(ManualClock::at(Timestamp(0))));
+    let log = open(&storage, &clock);
+    for (topic, partitions) in [("orders", 2), ("refunds", 1)] {
+        log.create_topic(topic, TopicConfig::new().partitions(partitions)).expect("it is new");
+    }
+    send(&log, "orders", 0, 3);
+    send(&log, "orders", 1, 4);
+    send(&log, "refunds", 0, 1);
+    let before = log.stats().expect("it is open");
+    assert_eq!((before.appended_records, before.topics), (8, 2));
+    log.delete_topic("orders").expect("it is there");
+    let after = log.stats().expect("it is open");
+    assert_eq!((after.appended_records, after.appended_bytes), (8, before.appended_bytes));
+    assert!(after.syncs >= before.syncs, "{} {}", after.syncs, before.syncs);
+    assert!((after.topics, after.partitions) == (1, 1) && after.bytes < before.bytes, "{after:?}");
+    log.create_topic("orders", TopicConfig::new()).expect("it is new");
+    send(&log, "orders", 0, 2);
+    assert_eq!(log.stats().expect("it is open").appended_records, 10);
+}
+
+#[test]
 fn the_rate_comes_with_a_monitor() {
     let (storage, clock) = (MemoryStorage::new(1), Arc::new(ManualClock::at(Timestamp(0))));
     let log = open(&storage, &clock);

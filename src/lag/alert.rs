@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{PartitionLag, Rate};
+use super::{Astray, PartitionLag, Rate};
 use crate::config::Ratio;
 use crate::types::{Offset, TopicPartition};
 
@@ -64,6 +64,19 @@ pub enum Alert {
         /// The offsets that are gone.
         lost: Range<Offset>,
     },
+    /// A group stands where nothing can be read: beyond the end of the log, or behind a cut. Each of its polls answers an
+    /// error there. Said once, and again after it had stood well.
+    #[non_exhaustive]
+    Astray {
+        /// The group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+        /// What it has committed.
+        position: Offset,
+        /// Why nothing can be read there.
+        astray: Astray,
+    },
     /// One partition takes more than its share of its topic, and has for a whole window: a key that most records have, say.
     /// Said once, and again after that had ended.
     #[non_exhaustive]
@@ -100,6 +113,7 @@ impl Alert {
         match self {
             Self::NearEdge { partition, .. }
             | Self::Overtaken { partition, .. }
+            | Self::Astray { partition, .. }
             | Self::HotPartition { partition, .. }
             | Self::HoldExceeded { partition, .. } => partition,
         }
@@ -110,6 +124,7 @@ impl Alert {
         match self {
             Self::NearEdge { .. } => "near_edge",
             Self::Overtaken { .. } => "overtaken",
+            Self::Astray { .. } => "astray",
             Self::HotPartition { .. } => "hot_partition",
             Self::HoldExceeded { .. } => "hold_exceeded",
         }
@@ -126,6 +141,12 @@ impl fmt::Display for Alert {
             }
             Self::Overtaken { group, partition, lost } => {
                 write!(f, "group {group} in {partition} was overtaken: offsets {} to {} are gone", lost.start, lost.end)
+            }
+            Self::Astray { group, partition, position, astray: Astray::BeyondEnd { end } } => {
+                write!(f, "group {group} stands at offset {position} of {partition}, beyond its end at {end}")
+            }
+            Self::Astray { group, partition, position, astray: Astray::Cut { end } } => {
+                write!(f, "{partition} was cut at offset {end}; group {group}, at {position}, had read what is gone")
             }
             Self::HotPartition { partition, share, rate, .. } => {
                 let (percent, records) = (share * 100.0, rate.records);

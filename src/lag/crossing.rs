@@ -1,4 +1,4 @@
-//! Once per crossing: which positions have come within the margin, and which were overtaken. Pure.
+//! Once per crossing: which positions have come within the margin, which were overtaken, and which are astray. Pure.
 //!
 //! ```text
 //!              within the margin                  below the log start
@@ -7,6 +7,8 @@
 //!     └──┼───────────────────────┘  └─────────────────────────────────────┘  │
 //!        └──────────────────────── Overtaken ──────────────────────────────► ┘   (and back, in silence)
 //! ```
+//!
+//! From anywhere a position may go astray, which is said, and comes back in silence.
 //!
 //! What is left goes in steps, since it goes by whole segments: a group that catches up moves to and fro over a margin. So
 //! it is beyond it again only where it has left it by a quarter.
@@ -21,6 +23,7 @@ use crate::types::TopicPartition;
 enum Level {
     Near,
     Overtaken,
+    Astray,
 }
 
 /// Where a position is, as far as the margin goes.
@@ -48,6 +51,7 @@ impl Crossings {
         let before = self.levels.get(&key).copied();
         let level = match &lag.lost {
             Some(_) => Some(Level::Overtaken),
+            None if lag.astray.is_some() => Some(Level::Astray),
             None if lag.committed.is_none() => None,
             None => match nearness {
                 Nearness::Within => Some(Level::Near),
@@ -65,8 +69,12 @@ impl Crossings {
                 let (left, lag) = (lag.left.unwrap_or_default(), Box::new(lag.clone()));
                 Some(Alert::NearEdge { group, partition, left, lag })
             }
-            (Some(Level::Overtaken), None | Some(Level::Near)) => {
+            (Some(Level::Overtaken), None | Some(Level::Near | Level::Astray)) => {
                 lag.lost.clone().map(|lost| Alert::Overtaken { group, partition, lost })
+            }
+            (Some(Level::Astray), None | Some(Level::Near | Level::Overtaken)) => {
+                let (position, astray) = lag.committed.zip(lag.astray)?;
+                Some(Alert::Astray { group, partition, position, astray })
             }
             _ => None,
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::crossing::Nearness;
-use super::{GroupLag, Margin, PartitionLag, Rate, TotalLag};
+use super::samples::Pace;
+use super::{Astray, GroupLag, Margin, PartitionLag, Rate, TotalLag};
 use crate::metrics::number;
 use crate::partition::Place;
 use crate::types::{Offset, Timestamp, TopicPartition};
@@ -13,7 +14,7 @@ use crate::types::{Offset, Timestamp, TopicPartition};
 pub(super) struct Facts {
     pub(super) partition: TopicPartition,
     pub(super) committed: Option<Offset>,
-    /// Of what was committed, or of the start.
+    /// Of what was committed, or of the start; behind a cut, of the cut.
     pub(super) place: Place,
     /// The timestamp of the next record to read, where there is one and it can be read.
     pub(super) next: Option<Timestamp>,
@@ -105,14 +106,11 @@ impl Edge {
 }
 
 /// What is said of a position, and what lies between it and the edge.
-pub(super) fn figures(
-    facts: &Facts,
-    rate_in: Option<Rate>,
-    rate_out: Option<Rate>,
-    now: Timestamp,
-) -> (PartitionLag, Edge) {
+pub(super) fn figures(facts: &Facts, kept: Pace, now: Timestamp) -> (PartitionLag, Edge) {
     let place = &facts.place;
-    let position = facts.committed.unwrap_or(place.start).max(place.start);
+    let Pace { rate_in, rate_out, .. } = kept;
+    let position = goes_on_at(facts.committed, place);
+    let astray = astray(facts.committed, place);
     let records = place.last_stable.0.saturating_sub(position.0);
     let lost = facts.committed.filter(|committed| *committed < place.start).map(|committed| committed..place.start);
     let edge = if records == 0 { Edge::default() } else { Edge::of(place, facts.bounds, rate_in, now) };
@@ -128,18 +126,33 @@ pub(super) fn figures(
         time: facts.next.map(age).filter(|_| records > 0),
         rate_in,
         rate_out,
-        catch_up: catch_up(records, rate_in, rate_out),
+        catch_up: if astray.is_some() { None } else { catch_up(records, kept) },
         left: if lost.is_some() { Some(Duration::ZERO) } else { edge.left() },
         lost,
+        astray,
     };
     (lag, edge)
 }
 
-fn catch_up(records: u64, rate_in: Option<Rate>, rate_out: Option<Rate>) -> Option<Duration> {
-    if records == 0 {
+/// Where a group goes on that has committed this, or nothing, as far as the log goes.
+pub(super) fn goes_on_at(committed: Option<Offset>, place: &Place) -> Offset {
+    place.cut.or(committed).unwrap_or(place.start).max(place.start)
+}
+
+fn astray(committed: Option<Offset>, place: &Place) -> Option<Astray> {
+    let committed = committed?;
+    match place.cut {
+        Some(end) => Some(Astray::Cut { end }),
+        None => (committed > place.end).then_some(Astray::BeyondEnd { end: place.end }),
+    }
+}
+
+/// Nothing, where all that is unread has come in of late: whoever keeps pace has that much unread now and then.
+fn catch_up(records: u64, pace: Pace) -> Option<Duration> {
+    if records <= pace.lately {
         return Some(Duration::ZERO);
     }
-    seconds(number(records), rate_out?.records - rate_in?.records)
+    seconds(number(records), pace.rate_out?.records - pace.rate_in?.records)
 }
 
 /// How long `amount` takes at so much a second; `None` where that is never.
@@ -161,6 +174,7 @@ pub(super) fn of_group(group: &str, partitions: Vec<PartitionLag>) -> GroupLag {
         catch_up,
         left: partitions.iter().filter_map(|lag| lag.left).min(),
         lost: lost.map(|lost| lost.end.0 - lost.start.0).sum(),
+        astray: partitions.iter().filter(|lag| lag.astray.is_some()).count(),
     };
     GroupLag { group: group.to_owned(), partitions, total }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::figures::{Bounds, Facts, figures, of_group};
+use super::figures::{Bounds, Facts, figures, goes_on_at, of_group};
 use super::monitor::Monitors;
 use super::{GroupLag, PartitionLag};
 use crate::error::Result;
-use crate::group::{Command, Reply};
+use crate::group::{Command, Position, Reply};
 use crate::node::{Node, Readings, Topic, TopicNames, Topics};
 use crate::partition::{Partition, ReadOptions};
 use crate::types::{Offset, Timestamp, TopicPartition};
@@ -18,13 +18,19 @@ const LOOKS: usize = 8;
 pub(super) type Seen = BTreeMap<TopicPartition, (Offset, Timestamp)>;
 
 /// The positions of a group.
-pub(super) type Positions = BTreeMap<TopicPartition, Offset>;
+pub(super) type Positions = BTreeMap<TopicPartition, Position>;
+
+/// What a group has committed.
+pub(super) fn positions_of(node: &Node, group: &str) -> Result<Positions> {
+    let found = node.committed(group, None, false)?;
+    Ok(found.into_iter().map(|(partition, committed)| (partition, committed.position)).collect())
+}
 
 /// How far behind a group is, now; rates by what `monitors` have sampled.
 pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<GroupLag> {
     node.check_open()?;
     let topics = node.topics();
-    let positions = node.positions_of(group)?;
+    let positions = positions_of(node, group)?;
     let described = node.ask_existing_group(group, Command::Describe { group: group.to_owned() });
     let meant = match described {
         Ok(Reply::Described(description)) => {
@@ -41,10 +47,10 @@ pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<Gr
     let now = node.clock().now();
     let mut lags: Vec<PartitionLag> = Vec::new();
     for partition in positions.keys().chain(&meant).collect::<BTreeSet<_>>() {
-        let committed = positions.get(partition).copied();
+        let committed = positions.get(partition);
         let Some(facts) = gathering.facts(group, partition, committed, None) else { continue };
-        let (rate_in, rate_out) = monitors.rates(group, partition, now.monotonic);
-        lags.push(figures(&facts?, rate_in, rate_out, now.wall).0);
+        let pace = monitors.pace(group, partition, now.monotonic);
+        lags.push(figures(&facts?, pace, now.wall).0);
     }
     Ok(of_group(group, lags))
 }
@@ -66,7 +72,7 @@ impl<'n> Gathering<'n> {
         &mut self,
         group: &str,
         name: &TopicPartition,
-        committed: Option<Offset>,
+        committed: Option<&Position>,
         seen: Option<&mut Seen>,
     ) -> Option<Result<Facts>> {
         let topic = self.topics.get(name.topic.as_str())?;
@@ -80,11 +86,12 @@ impl<'n> Gathering<'n> {
         group: &str,
         topic: &Topic,
         partition: &Partition,
-        committed: Option<Offset>,
+        committed: Option<&Position>,
         seen: Option<&mut Seen>,
     ) -> Result<Facts> {
-        let place = partition.place(committed.unwrap_or(Offset::ZERO))?;
-        let position = committed.unwrap_or(place.start).max(place.start);
+        let (committed, epoch) = (committed.map(|at| at.offset), committed.and_then(|at| at.leader_epoch));
+        let place = partition.place(committed.unwrap_or(Offset::ZERO), epoch)?;
+        let position = goes_on_at(committed, &place);
         let known = seen.as_ref().and_then(|seen| seen.get(partition.name())).filter(|(at, _)| *at == position);
         let next = match known {
             Some((_, next)) => Some(*next),

@@ -8,6 +8,7 @@
 //!   gather.rs   a node ──► Facts         figures.rs   Facts, rates, now ──► PartitionLag    pure
 //!   series.rs   samples ──► a rate       crossing.rs  PartitionLag ──► an alert, once       pure
 //!   monitor.rs, round.rs   all of it at intervals   hot.rs   rates ──► a partition that takes too much   pure
+//!   gauges.rs   PartitionLag ──► what dashboards are shown
 //! ```
 //!
 //! Nothing here costs anything while records are appended or read: positions in bytes come from the offset indexes, what
@@ -17,6 +18,7 @@ mod alert;
 mod crossing;
 mod figures;
 mod gather;
+mod gauges;
 mod hot;
 mod monitor;
 mod round;
@@ -63,10 +65,10 @@ pub struct PartitionLag {
     pub end: Offset,
     /// Up to where a reader of uncommitted records sees them.
     pub high_watermark: Offset,
-    /// Offsets from the position to [`end`](Self::end). Where records were compacted, or markers end transactions, there
+    /// Offsets from the position to [`end`](Self::end); where the log was cut below the position, from the cut. Where records were compacted, or markers end transactions, there
     /// are fewer records than that.
     pub records: u64,
-    /// Bytes of log from the position to [`end`](Self::end), by the index: up to the topic's `index_interval_bytes` and a
+    /// Bytes of log from the position, or the cut, to [`end`](Self::end), by the index: up to the topic's `index_interval_bytes` and a
     /// batch too many, and where `end` lies before the end of the log as much too few.
     pub bytes: u64,
     /// How old the next unread record is: now less its timestamp. `None` where there is none, or where it could not be
@@ -77,7 +79,11 @@ pub struct PartitionLag {
     /// What the group reads, of late: how fast its committed position moves. `None` as with `rate_in`.
     pub rate_out: Option<Rate>,
     /// When it will have caught up, if both rates stay: `records / (rate_out - rate_in)`. `None` where it gains no ground,
-    /// or the rates are not known.
+    /// the rates are not known, or it is [`astray`](Self::astray).
+    ///
+    /// Zero where there is nothing to catch up: nothing is unread, or no more than what has come in since the monitor's
+    /// last sample but one (samples lie a twelfth of its [`window`](MonitorBuilder::window) apart, or its interval). A group
+    /// that keeps pace has so much unread now and then, and gains no ground.
     pub catch_up: Option<Duration>,
     /// How long until retention may remove the next unread record. `None` where nothing removes it: there is none, the
     /// topic keeps everything, its size does not grow, or the rate at which it does is not known.
@@ -90,6 +96,30 @@ pub struct PartitionLag {
     pub left: Option<Duration>,
     /// The group was overtaken: these offsets it wanted, and they are gone. `left` is zero then.
     pub lost: Option<Range<Offset>>,
+    /// The group has committed a position at which nothing can be read, although nothing was removed before it was read:
+    /// its polls answer an error. `records` may be zero then, and it has not caught up.
+    pub astray: Option<Astray>,
+}
+
+/// Why nothing can be read at a position. [`Log::reset_group`](crate::Log::reset_group) sends a group without members
+/// elsewhere, and a seek its consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Astray {
+    /// It lies beyond the end of the log: polls answer [`Error::OffsetOutOfRange`](crate::Error::OffsetOutOfRange) until
+    /// the log has grown so far, where their consumer has no other policy ([`OutOfRange`](crate::OutOfRange)). Such a position can be committed, as in Kafka.
+    #[non_exhaustive]
+    BeyondEnd {
+        /// Where the log ends.
+        end: Offset,
+    },
+    /// The log was cut below it, even if it has grown again (the leader epoch that was committed tells): polls answer
+    /// [`Error::Truncated`](crate::Error::Truncated) under every policy. From the cut to the position the group has read records that are gone.
+    #[non_exhaustive]
+    Cut {
+        /// Where it was cut: reading goes on from here.
+        end: Offset,
+    },
 }
 
 /// How far behind a group is in all of its partitions.
@@ -106,12 +136,15 @@ pub struct TotalLag {
     pub rate_in: Option<Rate>,
     /// The sum of those that are known; `None` where none is.
     pub rate_out: Option<Rate>,
-    /// When the last partition will have caught up; `None` where one of them gains no ground, or where it is not known.
+    /// When the last partition will have caught up: the greatest [`PartitionLag::catch_up`], to which those that keep pace
+    /// add nothing. `None` where one of them is behind and gains no ground or is astray, or where it is not known.
     pub catch_up: Option<Duration>,
     /// The least [`PartitionLag::left`].
     pub left: Option<Duration>,
     /// How many offsets were lost, in all partitions.
     pub lost: u64,
+    /// In how many partitions the group is [`astray`](PartitionLag::astray).
+    pub astray: usize,
 }
 
 /// How much in a second.

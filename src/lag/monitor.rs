@@ -11,9 +11,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::crossing::Crossings;
+use super::gauges::Gauges;
 use super::hot::Hot;
 use super::round::Round;
-use super::samples::{Samples, SeenByGroup};
+use super::samples::{Pace, Samples, SeenByGroup};
 use super::{Alert, Margin, Rate};
 use crate::clock::{Moment, Now};
 use crate::error::{Error, Result};
@@ -91,7 +92,8 @@ impl MonitorBuilder {
     }
 
     /// Says which partition takes more than `multiple` times the mean of its topic, in records, for as long as a
-    /// [`window`](Self::window) ([`Alert::HotPartition`]). Topics with fewer than 10 records a second are not looked at.
+    /// [`window`](Self::window) ([`Alert::HotPartition`]). In a topic of n partitions none takes more than n times the mean,
+    /// so that nothing is said of it where `multiple` is n or more: of three partitions the one that takes all has 3. Topics with fewer than 10 records a second are not looked at.
     /// Default: it is not said.
     pub const fn hot_key(mut self, multiple: f64) -> Self {
         self.settings.hot = Some(multiple);
@@ -183,6 +185,7 @@ pub(super) struct Memory {
     pub(super) crossings: Crossings,
     pub(super) hot: Hot,
     pub(super) seen: SeenByGroup,
+    pub(super) gauges: Gauges,
 }
 
 /// What the node drives.
@@ -213,7 +216,7 @@ impl Watch {
             round.sample(&mut self.samples.lock());
             round.judge(&mut memory, self.losses.take())
         };
-        round.measure();
+        round.measure(&mut self.memory.lock().gauges);
         for alert in &alerts {
             trace::warn(self.node.directory(), || alert.to_string());
             metrics::ALERTS.count(&[alert.kind()], 1);
@@ -277,11 +280,9 @@ impl Monitors {
     }
 
     /// What comes into a partition, and how fast a group reads it, by the first monitor that knows.
-    pub(super) fn rates(&self, group: &str, of: &TopicPartition, now: Moment) -> (Option<Rate>, Option<Rate>) {
-        let all = self.all();
-        let rate_in = all.iter().find_map(|watch| watch.samples.lock().rate_in(of, now));
-        let rate_out = all.iter().find_map(|watch| watch.samples.lock().rate_out(group, of, now));
-        (rate_in, rate_out)
+    pub(super) fn pace(&self, group: &str, of: &TopicPartition, now: Moment) -> Pace {
+        let paces = self.all().into_iter().map(|watch| watch.samples.lock().pace(group, of, now));
+        paces.reduce(Pace::or).unwrap_or_default()
     }
 
     /// What comes into all partitions, where a monitor knows it.

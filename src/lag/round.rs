@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::figures::{Edge, Facts, figures};
-use super::gather::{Gathering, Positions};
+use super::gather::{Gathering, Positions, positions_of};
+use super::gauges::Gauges;
 use super::monitor::{Memory, Settings};
 use super::samples::Samples;
 use super::{Alert, PartitionLag, Rate};
@@ -61,10 +62,10 @@ impl<'w> Round<'w> {
         let topics = Shared::clone(&self.topics);
         let mut gathering = Gathering::new(self.node, &topics);
         for group in self.groups.iter().flatten() {
-            let Ok(positions) = self.node.positions_of(group) else { continue };
+            let Ok(positions) = positions_of(self.node, group) else { continue };
             let seen = memory.seen.of(group);
             let facts = positions.iter().filter_map(|(partition, committed)| {
-                gathering.facts(group, partition, Some(*committed), Some(&mut *seen))?.ok()
+                gathering.facts(group, partition, Some(committed), Some(&mut *seen))?.ok()
             });
             let judged = facts.map(|facts| Judged { facts, figures: None }).collect();
             self.positions.insert(group.clone(), (positions, judged));
@@ -80,9 +81,8 @@ impl<'w> Round<'w> {
                 let came = self.came.get(&facts.partition).copied().unwrap_or_default();
                 let committed = facts.committed.unwrap_or(Offset::ZERO);
                 samples.read(now, group, &facts.partition, committed, facts.place.bytes_behind, came);
-                let rate_in = samples.rate_in(&facts.partition, now);
-                let rate_out = samples.rate_out(group, &facts.partition, now);
-                *said = Some(figures(facts, rate_in, rate_out, self.now.wall));
+                let pace = samples.pace(group, &facts.partition, now);
+                *said = Some(figures(facts, pace, self.now.wall));
             }
         }
         let rates = self.topics().map(|topic| {
@@ -124,7 +124,7 @@ impl<'w> Round<'w> {
     }
 
     /// Shows the figures on dashboards.
-    pub(super) fn measure(&self) {
+    pub(super) fn measure(&self, gauges: &mut Gauges) {
         if !metrics::ARE_ON {
             return;
         }
@@ -132,15 +132,19 @@ impl<'w> Round<'w> {
             metrics::GROUPS.set(&[], metrics::number(groups.len() as u64));
         }
         for (group, (_, judged)) in &self.positions {
-            for (lag, _) in judged.iter().filter_map(|judged| judged.figures.as_ref()) {
-                let partition = lag.partition.partition.to_string();
-                let labels = [group.as_str(), lag.partition.topic.as_str(), partition.as_str()];
-                metrics::GROUP_LAG_RECORDS.set(&labels, metrics::number(lag.records));
-                metrics::GROUP_LAG_BYTES.set(&labels, metrics::number(lag.bytes));
-                metrics::GROUP_LAG_SECONDS.set(&labels, lag.time.unwrap_or_default().as_secs_f64());
-                let left = lag.left.map_or(f64::INFINITY, |left| left.as_secs_f64());
-                metrics::GROUP_EDGE_SECONDS.set(&labels, left);
-            }
+            let figures = judged.iter().filter_map(|judged| judged.figures.as_ref());
+            figures.for_each(|(lag, _)| gauges.show(group, lag));
         }
+        gauges.clear(|group, partition| self.is_gone(group, partition));
+    }
+
+    /// Whether there is no such partition, or the group has no position in it. One that cannot be looked at now is not gone.
+    fn is_gone(&self, group: &str, of: &TopicPartition) -> bool {
+        let is_there = self.topics.get(of.topic.as_str()).is_some_and(|topic| topic.partition(of.partition).is_ok());
+        let has_position = match self.positions.get(group) {
+            Some((positions, _)) => positions.contains_key(of),
+            None => self.groups.as_ref().is_none_or(|groups| groups.contains(group)),
+        };
+        !is_there || !has_position
     }
 }

@@ -10,6 +10,23 @@ use crate::clock::Moment;
 use crate::partition::Volume;
 use crate::types::{Offset, TopicPartition};
 
+/// How a group goes along with a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Pace {
+    pub(super) rate_in: Option<Rate>,
+    pub(super) rate_out: Option<Rate>,
+    /// How many records came in since the last sample but one; none where that is not known.
+    pub(super) lately: u64,
+}
+
+impl Pace {
+    /// The same, and of another what is not known here.
+    pub(super) fn or(self, other: Self) -> Self {
+        let lately = if self.rate_in.is_some() { self.lately } else { other.lately };
+        Self { rate_in: self.rate_in.or(other.rate_in), rate_out: self.rate_out.or(other.rate_out), lately }
+    }
+}
+
 /// A group's part of it.
 #[derive(Debug, Default)]
 struct Outflow {
@@ -62,9 +79,14 @@ impl Samples {
         self.inflow.values().filter_map(|series| series.rate(now, self.window)).reduce(Rate::plus)
     }
 
-    /// How fast a group's position moves.
-    pub(super) fn rate_out(&self, group: &str, partition: &TopicPartition, now: Moment) -> Option<Rate> {
-        self.outflow.get(group)?.series.get(partition)?.rate(now, self.window)
+    /// How a group goes along with a partition.
+    pub(super) fn pace(&self, group: &str, partition: &TopicPartition, now: Moment) -> Pace {
+        let rate = |series: &Series| series.rate(now, self.window);
+        let (inflow, outflow) = (self.inflow.get(partition), self.outflow.get(group));
+        let rate_in = inflow.and_then(rate);
+        let rate_out = outflow.and_then(|outflow| outflow.series.get(partition)).and_then(rate);
+        let lately = inflow.filter(|_| rate_in.is_some()).map_or(0, Series::lately);
+        Pace { rate_in, rate_out, lately }
     }
 
     /// Forgets what was not sampled of late.

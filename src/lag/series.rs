@@ -58,6 +58,12 @@ impl Series {
         Some(Rate { records: records / seconds, bytes: bytes / seconds })
     }
 
+    /// How much of the records has come since the last sample but one, or since the first.
+    pub(super) fn lately(&self) -> u64 {
+        let before = self.samples.len().checked_sub(3).and_then(|at| self.samples.get(at)).or(self.samples.front());
+        self.samples.back().zip(before).map_or(0, |(last, before)| last.records - before.records)
+    }
+
     /// Whether there was a sample within the window before `now`.
     pub(super) fn is_young(&self, now: Moment, window: Duration) -> bool {
         self.samples.back().is_some_and(|last| last.at.after(window) >= now)
@@ -116,6 +122,20 @@ mod tests {
         let series = series(often);
         assert!(series.samples.len() <= PARTS as usize + 2, "{}", series.samples.len());
         assert_eq!(rate(&series, 600).map(|rate| rate.0.round()), Some(10.0));
+    }
+
+    /// The newest is moved on until it is a part of the window away: the last but one is of 10 s, of 15 s, of 15 s.
+    #[test]
+    fn what_came_lately_is_what_came_since_the_last_sample_but_one() {
+        assert_eq!(series([]).lately(), 0);
+        assert_eq!(series([sample(5, 100, 0)]).lately(), 0);
+        assert_eq!(series([sample(5, 100, 0), sample(10, 107, 0)]).lately(), 7);
+        let mut series = series((0..=4).map(|at| sample(5 * at, 10 * at, 0)));
+        assert_eq!(series.lately(), 20);
+        series.push(sample(22, 45, 0), WINDOW);
+        assert_eq!(series.lately(), 15, "since 15 s");
+        series.push(sample(24, 46, 0), WINDOW);
+        assert_eq!(series.lately(), 16);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::partition::Partition;
 use crate::record::builder::{BatchBuilder, Record};
 use crate::storage::{Fault, MemoryStorage, OperationKind};
 use crate::sync::Mutex;
-use crate::types::{Offset, Timestamp, TopicPartition};
+use crate::types::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 /// When the clock begins.
 const BEGIN: i64 = 1_000_000;
@@ -84,6 +84,12 @@ impl Rig {
 
     fn commit(&self, group: &str, topic: &str, number: u32, offset: u64) {
         let position = Position { offset: Offset(offset), leader_epoch: None, metadata: String::new() };
+        self.node.commit_positions(group, None, (vec![(name(topic, number), position)], &[]), None).unwrap();
+    }
+
+    /// The same, and the epoch of the record before.
+    fn commit_read(&self, group: &str, topic: &str, number: u32, offset: u64, epoch: LeaderEpoch) {
+        let position = Position { offset: Offset(offset), leader_epoch: Some(epoch), metadata: String::new() };
         self.node.commit_positions(group, None, (vec![(name(topic, number), position)], &[]), None).unwrap();
     }
 

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::lag::Rate;
 
 /// Figures of a log at one moment. What its partitions have is summed up over all topics, those that the log keeps for
-/// itself included; its catalogue is not among them.
+/// itself included; its catalogue is not among them. What is counted since the log was opened goes on counting where a topic
+/// is deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LogStats {
@@ -56,10 +57,10 @@ impl Log {
             segments: totals.segments,
             bytes: totals.bytes,
             held_bytes: totals.held_bytes,
-            appended_records: totals.appended.records,
-            appended_bytes: totals.appended.bytes,
+            appended_records: totals.counted.appended.records,
+            appended_bytes: totals.counted.appended.bytes,
             rate_in: self.handle.monitors.rate_in(node.clock().monotonic()),
-            syncs: totals.syncs,
+            syncs: totals.counted.syncs,
             groups: node.list_groups().ok().map(|groups| groups.len()),
             open_files: node.open_files(),
         })

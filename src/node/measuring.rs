@@ -1,11 +1,37 @@
 //! Figures of the whole log, and what dashboards are shown of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Node, Topic};
+use super::{Node, Topic, Topics};
 use crate::controller::is_internal;
 use crate::metrics;
 use crate::partition::{Compaction, Partition, RemovalReason, Removed, Stats, Volume};
+use crate::sync::Mutex;
+use crate::types::TopicId;
+
+/// What was counted since the log was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) appended: Volume,
+    pub(crate) syncs: u64,
+}
+
+impl Counted {
+    fn of(topic: &Topic) -> Self {
+        topic.partitions.iter().fold(Self::default(), Self::and)
+    }
+
+    fn and(self, partition: &Partition) -> Self {
+        self.plus(Self { appended: partition.appended(), syncs: partition.syncs() })
+    }
+
+    fn plus(self, more: Self) -> Self {
+        let records = self.appended.records + more.appended.records;
+        let bytes = self.appended.bytes + more.appended.bytes;
+        Self { appended: Volume { records, bytes }, syncs: self.syncs + more.syncs }
+    }
+}
 
 /// Figures of all partitions of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,29 +43,55 @@ pub(crate) struct Totals {
     pub(crate) segments: usize,
     pub(crate) bytes: u64,
     pub(crate) held_bytes: u64,
-    pub(crate) appended: Volume,
-    pub(crate) syncs: u64,
+    /// Those of topics that are gone included.
+    pub(crate) counted: Counted,
 }
 
 impl Totals {
     fn take(&mut self, partition: &Partition) -> Stats {
-        let (stats, appended) = (partition.stats(), partition.appended());
+        let stats = partition.stats();
         self.partitions += 1;
         self.fenced += usize::from(partition.is_poisoned());
         self.segments += stats.segments;
         self.bytes += stats.bytes;
         self.held_bytes += stats.held_bytes;
-        self.appended.records += appended.records;
-        self.appended.bytes += appended.bytes;
-        self.syncs += partition.syncs();
+        self.counted = self.counted.and(partition);
         stats
     }
+}
+
+/// What is remembered, so that no total goes back and no gauge stays behind.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    gone: Mutex<Gone>,
+    /// What dashboards have been shown of the topics that there are. Held while they are shown more.
+    shown: Mutex<BTreeMap<TopicId, Counted>>,
+}
+
+/// Topics that were deleted since the log was opened.
+#[derive(Debug, Default)]
+struct Gone {
+    /// All of them together.
+    counted: Counted,
+    /// Those that dashboards have not been told of.
+    untold: Vec<Departed>,
+}
+
+/// A topic that was deleted.
+#[derive(Debug)]
+struct Departed {
+    name: Arc<str>,
+    id: TopicId,
+    partitions: usize,
+    counted: Counted,
 }
 
 impl Node {
     /// Figures of the whole log, its catalogue excepted.
     pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+        // Held throughout, so that no topic that goes meanwhile is missed or counted twice.
+        let gone = self.measured.gone.lock();
+        let mut totals = Totals { counted: gone.counted, ..Totals::default() };
         for topic in self.topics.load().values() {
             let count = if is_internal(&topic.name) { &mut totals.internal_topics } else { &mut totals.topics };
             *count += 1;
@@ -50,6 +102,18 @@ impl Node {
         totals
     }
 
+    /// Publishes the topics without one that was deleted. What was counted of it stays in the totals.
+    pub(super) fn publish_without(&self, gone: &Topic, topics: Topics) {
+        let counted = Counted::of(gone);
+        let mut all = self.measured.gone.lock();
+        all.counted = all.counted.plus(counted);
+        if metrics::ARE_ON {
+            let (name, partitions) = (Arc::clone(&gone.name), gone.partitions.len());
+            all.untold.push(Departed { name, id: gone.id, partitions, counted });
+        }
+        self.publish(topics);
+    }
+
     /// How many files the log's storage has open, where it says so.
     pub(crate) fn open_files(&self) -> Option<usize> {
         self.home.storage.open_files()
@@ -57,8 +121,23 @@ impl Node {
 
     /// Shows the figures of each topic.
     pub(super) fn measure(&self) {
-        if metrics::ARE_ON {
-            self.topics.load().values().for_each(measure_topic);
+        if !metrics::ARE_ON {
+            return;
+        }
+        let mut shown = self.measured.shown.lock();
+        // Before the topics are looked at: what is gone by now is not among them.
+        let departed = std::mem::take(&mut self.measured.gone.lock().untold);
+        for gone in departed {
+            let before = shown.remove(&gone.id);
+            count(&gone.name, before.unwrap_or_default(), gone.counted);
+            if before.is_some() {
+                set_to_nothing(&gone);
+            }
+        }
+        for topic in self.topics.load().values() {
+            let before = shown.entry(topic.id).or_default();
+            let counted = measure_topic(topic);
+            count(&topic.name, std::mem::replace(before, counted), counted);
         }
     }
 
@@ -80,7 +159,8 @@ impl Node {
     }
 }
 
-fn measure_topic(topic: &Arc<Topic>) {
+/// Shows what a topic has, and answers what it has counted.
+fn measure_topic(topic: &Topic) -> Counted {
     let name: &str = &topic.name;
     let mut totals = Totals::default();
     for (number, partition) in topic.partitions.iter().enumerate() {
@@ -91,9 +171,26 @@ fn measure_topic(topic: &Arc<Topic>) {
     }
     metrics::TOPIC_BYTES.set(&[name], metrics::number(totals.bytes));
     metrics::TOPIC_SEGMENTS.set(&[name], metrics::number(totals.segments as u64));
-    metrics::RECORDS_IN.reach(&[name], totals.appended.records);
-    metrics::BYTES_IN.reach(&[name], totals.appended.bytes);
-    metrics::SYNCS.reach(&[name], totals.syncs);
+    totals.counted
+}
+
+/// Counts what came since the topic was shown last. Not its sum: another topic may have had the name before.
+fn count(name: &str, before: Counted, now: Counted) {
+    metrics::RECORDS_IN.count(&[name], now.appended.records.saturating_sub(before.appended.records));
+    metrics::BYTES_IN.count(&[name], now.appended.bytes.saturating_sub(before.appended.bytes));
+    metrics::SYNCS.count(&[name], now.syncs.saturating_sub(before.syncs));
+}
+
+/// A topic that is gone has nothing.
+fn set_to_nothing(gone: &Departed) {
+    let name: &str = &gone.name;
+    metrics::TOPIC_BYTES.set(&[name], 0.0);
+    metrics::TOPIC_SEGMENTS.set(&[name], 0.0);
+    for number in 0..gone.partitions {
+        let number = number.to_string();
+        metrics::PARTITION_END.set(&[name, &number], 0.0);
+        metrics::PARTITION_HIGH_WATERMARK.set(&[name, &number], 0.0);
+    }
 }
 
 /// Counts what retention has removed of a topic.

@@ -72,6 +72,7 @@ use driver::Driver;
 use group_desks::Groups;
 use holding::Watchers;
 use home::Home;
+use measuring::Measured;
 use producer_ids::ProducerIds;
 use transactions::TransactionDesk;
 use work::{Alarm, Flusher, Flushes, Intervals, Threads};
@@ -158,6 +159,7 @@ pub(crate) struct Node {
     flushes: Flushes,
     cleaning: Cleaning,
     watchers: Watchers,
+    measured: Measured,
     alarm: Alarm,
     intervals: Mutex<Intervals>,
     threads: Mutex<Option<Threads>>,

@@ -17,6 +17,7 @@ use super::driver::Driver;
 use super::group_desks::Groups;
 use super::holding::Watchers;
 use super::home::{Home, check_owner};
+use super::measuring::Measured;
 use super::partitions::{Adoption, adoptions};
 use super::producer_ids::ProducerIds;
 use super::work::{Alarm, Flushes, Intervals, Threads};
@@ -94,6 +95,7 @@ impl Node {
             flushes: Flushes::new(),
             cleaning: Cleaning::new(cleaner, now),
             watchers: Watchers::default(),
+            measured: Measured::default(),
             alarm: Alarm::new(),
             intervals: Mutex::new(Intervals::at(now)),
             threads: Mutex::new(None),

@@ -48,11 +48,12 @@ impl Node {
         for action in actions {
             let Action::RemoveTopic { name, id, partitions } = action;
             let mut topics = Topics::clone(&self.topics.load());
-            if topics.get(name.as_str()).is_some_and(|topic| topic.id == id) {
-                let topic = topics.remove(name.as_str());
-                self.publish(topics);
+            if topics.get(name.as_str()).is_some_and(|topic| topic.id == id)
+                && let Some(topic) = topics.remove(name.as_str())
+            {
+                self.publish_without(&topic, topics);
                 // What is to go need not be closed well.
-                topic.iter().flat_map(|topic| &topic.partitions).for_each(|gone| drop(gone.close_in_log()));
+                topic.partitions.iter().for_each(|gone| drop(gone.close_in_log()));
             }
             let numbers: Vec<u32> = (0..partitions).collect();
             let removed = self.for_each_of(&numbers, |number| self.remove_partition(&name, id, *number));

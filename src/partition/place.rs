@@ -3,10 +3,11 @@
 //! Nothing here reads records, and nothing is counted while they are appended: positions come from the offset index,
 //! what was appended from the sizes of segments between two looks. No lock of the writer is taken.
 
+use super::read::cut_below;
 use super::view::View;
 use super::{Inner, Partition};
 use crate::error::Result;
-use crate::types::{Offset, Timestamp};
+use crate::types::{LeaderEpoch, Offset, Timestamp};
 
 /// What lies before and behind an offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,10 @@ pub(crate) struct Place {
     pub(crate) start: Offset,
     pub(crate) last_stable: Offset,
     pub(crate) high_watermark: Offset,
+    /// Where the log ends.
+    pub(crate) end: Offset,
+    /// Where the log was cut below the offset, even if it has grown again. What follows is then counted from there.
+    pub(crate) cut: Option<Offset>,
     /// Bytes of log from the offset to the last stable one. An index names every few KiB a batch, so that each end may lie
     /// an interval of the index and a batch too early.
     pub(crate) bytes_behind: u64,
@@ -67,12 +72,22 @@ impl Tally {
 }
 
 impl Partition {
-    /// What lies before and behind `offset`; one outside of the log counts as its start or its last stable offset.
-    pub(crate) fn place(&self, offset: Offset) -> Result<Place> {
+    /// What lies before and behind `offset`; one outside of the log counts as its start or its last stable offset. `epoch`
+    /// is the leader epoch of the record before it, where that is known.
+    pub(crate) fn place(&self, offset: Offset, epoch: Option<LeaderEpoch>) -> Result<Place> {
         self.inner.look(|view, marks| {
-            let offset = offset.max(view.log_start).min(marks.last_stable.max(view.log_start));
+            let cut = cut_below(view, marks, offset, epoch).map(|(_, end)| end);
+            let outline = Place {
+                start: view.log_start,
+                last_stable: marks.last_stable,
+                high_watermark: marks.high_watermark,
+                end: marks.end,
+                cut,
+                ..Place::default()
+            };
+            let offset = cut.unwrap_or(offset).max(view.log_start).min(marks.last_stable.max(view.log_start));
             let index = view.segment_of(offset);
-            let Some(segment) = view.segments.get(index) else { return Ok(Place::default()) };
+            let Some(segment) = view.segments.get(index) else { return Ok(outline) };
             let bytes_before = |offset| if offset < marks.end { position(view, offset) } else { Ok(view.bytes()) };
             let behind = bytes_before(marks.last_stable)?.saturating_sub(bytes_before(offset)?);
             let largest = match segment.largest_timestamp()? {
@@ -80,13 +95,11 @@ impl Partition {
                 None => segment.modified()?,
             };
             Ok(Place {
-                start: view.log_start,
-                last_stable: marks.last_stable,
-                high_watermark: marks.high_watermark,
                 bytes_behind: behind,
                 bytes_after: view.segments.iter().skip(index + 1).map(|segment| segment.size()).sum(),
                 segment_bytes: segment.size(),
                 largest: Some(largest),
+                ..outline
             })
         })
     }

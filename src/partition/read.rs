@@ -401,13 +401,23 @@ fn check_epoch(
     position: Offset,
     epoch: Option<LeaderEpoch>,
 ) -> Result<()> {
-    let Some(epoch) = epoch.filter(|_| !view.epochs.is_empty()) else { return Ok(()) };
+    match cut_below(view, marks, position, epoch) {
+        None => Ok(()),
+        Some((epoch, end)) => Err(Error::Truncated { partition: of.clone(), epoch, position, end }),
+    }
+}
+
+/// Where the log was cut below a position, by the epoch of the record before it.
+pub(super) fn cut_below(
+    view: &View,
+    marks: Marks,
+    position: Offset,
+    epoch: Option<LeaderEpoch>,
+) -> Option<(LeaderEpoch, Offset)> {
+    let epoch = epoch.filter(|_| !view.epochs.is_empty())?;
     match end_offset_for(&view.epochs, epoch, marks.end) {
-        Some((known, end)) if known == epoch && end >= position => Ok(()),
-        known => {
-            let end = known.map_or(marks.end, |(_, end)| end).min(position);
-            Err(Error::Truncated { partition: of.clone(), epoch, position, end })
-        }
+        Some((known, end)) if known == epoch && end >= position => None,
+        known => Some((epoch, known.map_or(marks.end, |(_, end)| end).min(position))),
     }
 }
 

@@ -8,7 +8,8 @@ use super::TOPIC;
 use super::payments::{Payments, Read};
 use crate::program::Outcome;
 
-const COMMIT_INTERVAL: Duration = Duration::from_secs(600);
+/// A step: who keeps pace has committed all but what came since the monitor looked last but once.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(120);
 
 /// A group.
 pub(crate) struct Team {
@@ -42,7 +43,7 @@ impl Team {
     /// Its members join: each gets its part of the partitions, from where the group has committed.
     pub(crate) fn come(&mut self, log: &Log) -> Outcome<()> {
         for _ in 0..self.members {
-            // Commits what was polled before, every ten minutes and whenever a partition goes to another member.
+            // Commits what was polled before, every two minutes and whenever a partition goes to another member.
             let consumer = log.consumer(self.name).subscribe([TOPIC]).auto_commit(COMMIT_INTERVAL);
             self.consumers.push(consumer.max_bytes(4096).open()?);
         }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::{MILLI, Rig, SECOND, SEGMENT, age, name};
 use crate::config::{Ratio, Retention};
 use crate::error::Error;
-use crate::lag::{Alert, Margin, Monitor};
+use crate::lag::{Alert, Astray, Margin, Monitor};
 use crate::metrics;
+use crate::partition::Force;
 use crate::sync::Mutex;
 use crate::types::Offset;
 
@@ -81,6 +82,51 @@ fn it_is_said_again_after_the_group_has_caught_up_and_when_it_is_overtaken() {
     rig.append("t", 0, 1);
     rig.pass(110 * SECOND, SECOND);
     assert_eq!(rig.said(), ["near_edge t-0", "near_edge t-0", "overtaken t-0", "overtaken t-0"]);
+}
+
+/// The log is cut below one group's position, and never was as long as another's says.
+#[test]
+fn it_is_said_of_a_group_that_stands_where_nothing_can_be_read() {
+    let rig = Rig::new();
+    rig.topic("t", 1, Retention::forever());
+    rig.append("t", 0, 10);
+    let epoch = rig.partition("t", 0).leader_epoch();
+    rig.commit_read("billing", "t", 0, 10, epoch);
+    rig.commit_read("mail", "t", 0, 6, epoch);
+    let _monitor = rig.monitor();
+    rig.pass(2 * SECOND, SECOND);
+    rig.commit("audit", "t", 0, 1_000);
+    rig.pass(2 * SECOND, SECOND);
+    let beyond = Astray::BeyondEnd { end: Offset(10) };
+    let said = |group: &str, position, astray| Alert::Astray {
+        group: group.to_owned(),
+        partition: name("t", 0),
+        position: Offset(position),
+        astray,
+    };
+    assert_eq!(std::mem::take(&mut *rig.said.lock()), [said("audit", 1_000, beyond)]);
+    rig.partition("t", 0).truncate_from(Offset(6), Force::Yes).unwrap();
+    rig.pass(SECOND, SECOND);
+    let cut = Astray::Cut { end: Offset(6) };
+    assert_eq!(std::mem::take(&mut *rig.said.lock()), [said("billing", 10, cut)]);
+    // It has grown again, beyond the position: what stands below it is not what was read.
+    rig.append("t", 0, 8);
+    rig.pass(5 * SECOND, SECOND);
+    assert_eq!(rig.said(), [""; 0]);
+    let lag = rig.lag("billing").unwrap();
+    let [one] = &lag.partitions[..] else { panic!("{lag:?}") };
+    assert_eq!((one.astray, one.records, one.bytes, one.catch_up), (Some(cut), 8, 8 * SEGMENT, None));
+    assert_eq!((one.lost.clone(), one.time, lag.total.astray), (None, Some(5 * SECOND), 1));
+    let lag = rig.lag("audit").unwrap();
+    let beyond = Astray::BeyondEnd { end: Offset(14) };
+    assert_eq!((lag.partitions[0].astray, lag.total.records, lag.total.catch_up), (Some(beyond), 0, None));
+    assert_eq!(rig.lag("mail").unwrap().total.astray, 0, "it was cut behind it");
+    // Who goes on from the cut is well, and is told again next time.
+    rig.commit("billing", "t", 0, 6);
+    rig.pass(SECOND, SECOND);
+    rig.commit("billing", "t", 0, 15);
+    rig.pass(2 * SECOND, SECOND);
+    assert_eq!(*rig.said.lock(), [said("billing", 15, beyond)]);
 }
 
 #[test]

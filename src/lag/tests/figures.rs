@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::config::Ratio;
 use crate::lag::crossing::{Crossings, Nearness};
 use crate::lag::figures::{Bounds, Facts, figures, of_group};
-use crate::lag::{Alert, Margin, PartitionLag, Rate};
+use crate::lag::samples::Pace;
+use crate::lag::{Alert, Astray, Margin, PartitionLag, Rate};
 use crate::partition::Place;
 use crate::types::{Offset, Timestamp, TopicPartition};
 
@@ -28,6 +29,8 @@ fn facts() -> Facts {
         start: Offset(1_000),
         last_stable: Offset(10_000),
         high_watermark: Offset(10_500),
+        end: Offset(10_700),
+        cut: None,
         bytes_behind: 650_000,
         bytes_after: 500_000,
         segment_bytes: 300_000,
@@ -42,7 +45,7 @@ fn with(bounds: Bounds) -> Facts {
 }
 
 fn lag(facts: &Facts, rate_in: Option<Rate>, rate_out: Option<Rate>) -> PartitionLag {
-    figures(facts, rate_in, rate_out, NOW).0
+    figures(facts, Pace { rate_in, rate_out, lately: 0 }, NOW).0
 }
 
 fn left(bounds: Bounds, bytes_in: f64) -> Option<Duration> {
@@ -77,6 +80,47 @@ fn catching_up() {
     assert_eq!(lag(&facts(), Some(rate(0.0, 0.0)), None).catch_up, None);
     let caught_up = Facts { committed: Some(Offset(10_000)), ..facts() };
     assert_eq!(lag(&caught_up, None, None).catch_up, Some(Duration::ZERO));
+}
+
+/// Of 6,000 that are unread all have come in of late, or all but one.
+#[test]
+fn who_keeps_pace_has_nothing_to_catch_up() {
+    let catch_up = |records_out: f64, lately| {
+        let pace = Pace { rate_in: Some(rate(50.0, 0.0)), rate_out: Some(rate(records_out, 0.0)), lately };
+        figures(&facts(), pace, NOW).0
+    };
+    assert_eq!(catch_up(50.0, 6_000).catch_up, Some(Duration::ZERO));
+    assert_eq!(catch_up(50.0, 5_999).catch_up, None);
+    // What little ground is gained by chance is not reckoned with either.
+    assert_eq!(catch_up(50.001, 6_000).catch_up, Some(Duration::ZERO));
+    // Of a group the one that keeps pace says nothing, and the one that is behind all.
+    let total = |lags| of_group("billing", lags).total.catch_up;
+    assert_eq!(total(vec![catch_up(80.0, 0), catch_up(50.0, 6_000)]), Some(Duration::from_secs(200)));
+    assert_eq!(total(vec![catch_up(80.0, 0), catch_up(50.0, 5_999)]), None);
+}
+
+/// The log ends at 10,700, and is readable up to 10,000.
+#[test]
+fn a_position_at_which_nothing_can_be_read_is_astray() {
+    let at = |offset| lag(&Facts { committed: Some(Offset(offset)), next: None, ..with(by_age(DAY)) }, None, None);
+    let beyond = at(10_701);
+    assert_eq!(beyond.astray, Some(Astray::BeyondEnd { end: Offset(10_700) }));
+    assert_eq!((beyond.records, beyond.catch_up, beyond.left, beyond.lost.clone()), (0, None, None, None));
+    assert_eq!((at(10_700).astray, at(10_700).catch_up), (None, Some(Duration::ZERO)), "it is at the end");
+    // The same position behind a cut: what is unread begins at the cut.
+    let facts = with(by_age(DAY));
+    let facts = Facts { place: Place { cut: Some(Offset(3_000)), ..facts.place }, ..facts };
+    let cut = lag(&facts, Some(rate(50.0, 0.0)), Some(rate(80.0, 0.0)));
+    assert_eq!(cut.astray, Some(Astray::Cut { end: Offset(3_000) }));
+    assert_eq!((cut.records, cut.catch_up), (7_000, None));
+    assert_eq!((cut.committed, cut.left), (Some(Offset(4_000)), Some(Duration::from_secs(23 * 3_600))));
+    let done = lag(&Facts { committed: Some(Offset(10_000)), next: None, ..facts }, None, None);
+    let nobody = lag(&Facts { committed: None, ..with(by_age(DAY)) }, None, None);
+    assert_eq!(nobody.astray, None);
+    let total = of_group("billing", vec![beyond, cut, at(10_000)]).total;
+    assert_eq!((total.astray, total.catch_up), (2, None));
+    assert_eq!(of_group("billing", vec![at(10_000)]).total.astray, 0);
+    assert_eq!(done.astray, Some(Astray::Cut { end: Offset(3_000) }));
 }
 
 /// The segment's youngest record is an hour old: of a day, 23 hours are left.
@@ -159,7 +203,8 @@ fn a_group_is_as_late_as_its_latest_partition() {
 }
 
 fn is_near(bounds: Bounds, bytes_in: f64, margin: Margin) -> bool {
-    figures(&with(bounds), Some(rate(1.0, bytes_in)), None, NOW).1.is_near(margin)
+    let pace = Pace { rate_in: Some(rate(1.0, bytes_in)), ..Pace::default() };
+    figures(&with(bounds), pace, NOW).1.is_near(margin)
 }
 
 /// Of a day and an hour's age, 23 hours are left; a margin of a quarter begins at 6.
@@ -171,7 +216,7 @@ fn the_margin_is_exact() {
         let largest = Some(Timestamp(NOW.0 - i64::try_from(whole.checked_sub(left).unwrap().as_millis()).unwrap()));
         let facts = with(by_age(whole));
         let facts = Facts { place: Place { largest, ..facts.place }, ..facts };
-        figures(&facts, None, None, NOW).1
+        figures(&facts, Pace::default(), NOW).1
     };
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
     let more = Duration::from_millis(1);
@@ -221,6 +266,26 @@ fn an_alert_is_once_per_crossing_and_again_when_overtaken() {
     assert_eq!(said, [None, near_edge, None, None, None, None, near_edge, gone, None, near_edge]);
     // Back within the margin it has crossed nothing.
     assert_eq!(kinds(&[overtaken.clone(), near.clone(), overtaken]), [gone, None, gone]);
+}
+
+#[test]
+fn who_is_astray_is_told_of_once_and_again_after_it_stood_well() {
+    let (well, near, overtaken) =
+        ((at(Some(9), false), BEYOND), (at(Some(5), false), WITHIN), (at(Some(0), true), BEYOND));
+    let astray = |astray| (PartitionLag { astray: Some(astray), ..at(None, false) }, WITHIN);
+    let (cut, beyond) = (astray(Astray::Cut { end: Offset(7) }), astray(Astray::BeyondEnd { end: Offset(7) }));
+    let (near_edge, gone, is_astray) = (Some("near_edge"), Some("overtaken"), Some("astray"));
+    let said = kinds(&[&well, &cut, &cut, &beyond, &well, &beyond, &near, &well, &near, &cut].map(Clone::clone));
+    assert_eq!(said, [None, is_astray, None, None, None, is_astray, None, None, near_edge, is_astray]);
+    assert_eq!(kinds(&[overtaken.clone(), cut, overtaken]), [gone, is_astray, gone]);
+    let said = |(lag, nearness)| Crossings::default().cross("billing", &lag, nearness).unwrap();
+    let [group, position] = ["billing".to_owned(), "4000".to_owned()];
+    assert_eq!(
+        said(beyond.clone()).to_string(),
+        format!("group {group} stands at offset {position} of orders-2, beyond its end at 7")
+    );
+    let (position, astray) = (Offset(4_000), Astray::BeyondEnd { end: Offset(7) });
+    assert_eq!(said(beyond), Alert::Astray { group, partition: partition(), position, astray });
 }
 
 #[test]

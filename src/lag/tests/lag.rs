@@ -82,6 +82,43 @@ fn rates_come_with_a_monitor() {
     assert_eq!(rig.lag("billing").unwrap().partitions[0].rate_in, None);
 }
 
+/// One partition is far behind and read fast; of the other each record is read, and committed before the next look but one.
+#[test]
+fn a_partition_that_keeps_pace_hides_no_other() {
+    let rig = Rig::new();
+    rig.make("t", TopicConfig::new().partitions(2).retention(Retention::forever()));
+    rig.append("t", 0, 400);
+    rig.commit("billing", "t", 0, 0);
+    rig.commit("billing", "t", 1, 0);
+    let _monitor = rig.monitor();
+    rig.node.tick();
+    for second in 1..=12 {
+        rig.clock.advance(SECOND);
+        rig.append("t", 1, 4);
+        rig.commit("billing", "t", 0, 20 * second);
+        rig.commit("billing", "t", 1, 4 * (second / 4) * 4);
+        rig.node.tick();
+    }
+    rig.clock.advance(SECOND);
+    rig.append("t", 1, 4);
+    rig.node.tick();
+    let lag = rig.lag("billing").unwrap();
+    let [behind, even] = &lag.partitions[..] else { panic!("{lag:?}") };
+    assert_eq!((behind.records, even.records), (160, 4));
+    assert!(even.rate_in > even.rate_out, "{even:?}");
+    assert_eq!(even.catch_up, Some(Duration::ZERO));
+    assert!(behind.catch_up.is_some_and(|time| time > 7 * SECOND), "{behind:?}");
+    assert_eq!(lag.total.catch_up, behind.catch_up);
+    // It stands still now, and so has something to catch up.
+    for second in 13..=22 {
+        rig.clock.advance(SECOND);
+        rig.append("t", 1, 4);
+        rig.commit("billing", "t", 0, 20 * second.min(19));
+        rig.node.tick();
+    }
+    assert_eq!(rig.lag("billing").unwrap().total.catch_up, None);
+}
+
 #[test]
 fn a_group_that_is_not_there_is_an_error_and_makes_nothing() {
     let rig = Rig::new();

@@ -9,8 +9,10 @@ use ::metrics::{
     with_local_recorder,
 };
 
-use super::{Rig, SECOND, SEGMENT, age};
+use super::{Rig, SECOND, SEGMENT, age, name};
 use crate::config::{Cleanup, TopicConfig};
+use crate::controller::Command;
+use crate::group::Command as Ask;
 use crate::metrics::{ALL, Kind};
 use crate::record::builder::{BatchBuilder, Record};
 use crate::sync::Mutex;
@@ -24,8 +26,8 @@ impl CounterFn for Value {
         self.0.fetch_add(value, Ordering::SeqCst);
     }
 
-    fn absolute(&self, value: u64) {
-        self.0.fetch_max(value, Ordering::SeqCst);
+    fn absolute(&self, _: u64) {
+        panic!("totals are counted up");
     }
 }
 
@@ -147,7 +149,7 @@ fn metrics_say_what_is_so() {
     assert_eq!(seen.gauge("taffrail_partition_end{topic=t,partition=1}"), "5");
     assert_eq!(seen.gauge("taffrail_partition_high_watermark{topic=t,partition=1}"), "5");
     assert_eq!(seen.gauge("taffrail_topic_bytes{topic=t}"), partition.stats().bytes.to_string());
-    // Before and after the log was opened again: a total is since then, so it is the greater of the two.
+    // Before the log was opened again nobody had looked.
     assert_eq!(seen.count("taffrail_records_in_total{topic=t}"), 1);
     assert_eq!(seen.count("taffrail_bytes_in_total{topic=t}"), SEGMENT);
     assert_eq!(seen.gauge("taffrail_group_lag_records{group=billing,topic=t,partition=1}"), "3");
@@ -162,4 +164,104 @@ fn metrics_say_what_is_so() {
     assert!(seen.count("taffrail_compaction_bytes_total{topic=keys}") > 0);
     assert!(seen.count("taffrail_recoveries_total{outcome=clean}") > 0);
     assert!(seen.count("taffrail_syncs_total{topic=t}") > 0);
+}
+
+fn delete(rig: &Rig, topic: &str) {
+    rig.node.administer(topic, Command::Delete { name: topic.to_owned() }).unwrap();
+}
+
+/// A group goes, a topic that another has a position in, and a third's only position.
+#[test]
+fn the_gauges_of_what_is_gone_are_set_to_nothing_once() {
+    let seen = Seen::default();
+    let of = |group, topic| format!("{{group={group},topic={topic},partition=0}}");
+    let gone = [of("audit", "t"), of("billing", "u"), of("mail", "t")];
+    let names = ["records", "bytes", "seconds"].map(|name| format!("taffrail_group_lag_{name}"));
+    let figures = |of: &str| {
+        let lag = names.each_ref().map(|name| seen.gauge(&format!("{name}{of}")));
+        (lag, seen.gauge(&format!("taffrail_group_edge_seconds{of}")))
+    };
+    let topic = |name| ["topic_bytes", "topic_segments"].map(|gauge| format!("taffrail_{gauge}{{topic={name}}}"));
+    let ends = ["end", "high_watermark"].map(|gauge| format!("taffrail_partition_{gauge}{{topic=u,partition=0}}"));
+    with_local_recorder(&seen, || {
+        let rig = Rig::new();
+        let _monitor = rig.monitor();
+        for topic in ["t", "u"] {
+            rig.topic(topic, 1, age(1_000));
+            rig.append(topic, 0, 3);
+            rig.commit("billing", topic, 0, 1);
+        }
+        rig.commit("audit", "t", 0, 1);
+        rig.commit("mail", "t", 0, 1);
+        rig.pass(20 * SECOND, SECOND);
+        let behind = (["2".to_owned(), (2 * SEGMENT).to_string(), "20".to_owned()], "980".to_owned());
+        for of in &gone {
+            assert_eq!(figures(of), behind, "{of}");
+        }
+        assert_eq!(topic("u").map(|gauge| seen.gauge(&gauge)), [(3 * SEGMENT).to_string(), "3".to_owned()]);
+        assert_eq!(ends.each_ref().map(|gauge| seen.gauge(gauge)), ["3", "3"]);
+
+        rig.node.ask_existing_group("audit", Ask::DeleteGroup { group: "audit".to_owned() }).unwrap();
+        let partitions = vec![name("t", 0)];
+        let forget = Ask::DeleteOffsets { group: "mail".to_owned(), partitions };
+        rig.node.ask_existing_group("mail", forget).unwrap();
+        delete(&rig, "u");
+        rig.pass(20 * SECOND, SECOND);
+        let nothing = (["0", "0", "0"].map(str::to_owned), "inf".to_owned());
+        for of in &gone {
+            assert_eq!(figures(of), nothing, "{of}");
+        }
+        assert_eq!(topic("u").map(|gauge| seen.gauge(&gauge)), ["0", "0"]);
+        assert_eq!(ends.each_ref().map(|gauge| seen.gauge(gauge)), ["0", "0"]);
+        assert_eq!(figures(&of("billing", "t")).0, ["2".to_owned(), (2 * SEGMENT).to_string(), "40".to_owned()]);
+
+        // What somebody else sets now stays.
+        let others = [format!("taffrail_group_lag_records{}", of("audit", "t")), topic("u")[0].clone()];
+        for gauge in &others {
+            seen.values.lock()[gauge].set(7.0);
+        }
+        rig.pass(20 * SECOND, SECOND);
+        assert_eq!(others.each_ref().map(|gauge| seen.gauge(gauge)), ["7", "7"]);
+    });
+}
+
+/// What cannot be read now is not gone.
+#[test]
+fn the_gauges_of_a_group_that_cannot_be_read_stay() {
+    let seen = Seen::default();
+    with_local_recorder(&seen, || {
+        let rig = Rig::new();
+        let _monitor = rig.monitor();
+        rig.topic("t", 1, age(1_000));
+        rig.append("t", 0, 3);
+        rig.commit("billing", "t", 0, 1);
+        rig.pass(2 * SECOND, SECOND);
+        rig.break_groups("billing");
+        rig.pass(2 * SECOND, SECOND);
+    });
+    assert_eq!(seen.gauge("taffrail_group_lag_records{group=billing,topic=t,partition=0}"), "2");
+}
+
+/// Seven records to the first topic of a name, of which two are not shown before it goes; three to the second.
+#[test]
+fn totals_go_on_where_a_topic_is_made_again() {
+    let seen = Seen::default();
+    let total = |name: &str| seen.count(&format!("taffrail_{name}_total{{topic=t}}"));
+    with_local_recorder(&seen, || {
+        let rig = Rig::new();
+        rig.topic("t", 1, age(1_000));
+        rig.append("t", 0, 5);
+        rig.pass(20 * SECOND, SECOND);
+        let syncs = total("syncs");
+        assert_eq!((total("records_in"), total("bytes_in"), syncs > 0), (5, 5 * SEGMENT, true));
+        rig.append("t", 0, 2);
+        delete(&rig, "t");
+        rig.topic("t", 1, age(1_000));
+        rig.append("t", 0, 3);
+        rig.pass(20 * SECOND, SECOND);
+        assert_eq!((total("records_in"), total("bytes_in")), (10, 10 * SEGMENT));
+        assert!(total("syncs") > syncs);
+        assert_eq!(seen.gauge("taffrail_topic_bytes{topic=t}"), (3 * SEGMENT).to_string());
+        assert_eq!(seen.gauge("taffrail_partition_end{topic=t,partition=0}"), "3");
+    });
 }
