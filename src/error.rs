@@ -380,7 +380,8 @@ pub enum Error {
         /// The group.
         group: String,
     },
-    /// The group has members, and this is for groups without: close their consumers first.
+    /// The group has members, and this is for groups without: close their consumers first. One with an instance id stays a
+    /// member for a session after its close, or after its log was opened again.
     #[error("group {group:?} has members")]
     #[doc(alias = "NON_EMPTY_GROUP")]
     GroupNotEmpty {

@@ -138,6 +138,10 @@ use crate::types::TopicPartition;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// A transaction may have the results of several polls. Where one of these gives back a partition that another has read in the
+/// same transaction, [`Transaction::commit_progress`](crate::Transaction::commit_progress) answers [`Error::GivenUp`]: abort it,
+/// and go on with [`Consumer::seek_to_committed`].
+///
 /// Whoever writes elsewhere stores the position there, with the results, and seeks to it when a partition is assigned.
 #[doc(alias = "KafkaConsumer")]
 pub struct Consumer {
