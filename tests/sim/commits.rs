@@ -2,7 +2,7 @@
 
 use taffrail::{Clock, Error, Offset, TopicPartition};
 
-use super::members::{At, Commit, Habit, Replaced};
+use super::members::{At, Commit, GivenUp, Habit, Replaced};
 use super::model::Slot;
 use super::positions::{Mark, Outcome, Sending};
 use super::told::News;
@@ -33,6 +33,7 @@ impl World {
         let [sure, maybe] = self.marks(index, at, all);
         let maybe = self.model.send_positions(index, maybe);
         let sure = self.model.send_positions(index, sure);
+        self.groups[index].members[at].owned.values_mut().for_each(|owned| owned.unsaid = false);
         Commit { sure, maybe }
     }
 
@@ -76,6 +77,9 @@ impl World {
         // Those that it has not waited for come before.
         self.take_news(index, at);
         self.committed(index, at, &commit, &outcome, is_something);
+        if outcome.is_ok() {
+            self.groups[index].members[at].given_up = GivenUp::default();
+        }
         outcome.is_ok()
     }
 
@@ -205,6 +209,9 @@ impl World {
         let begun = self.progress_in(progress, !commit.sure.marks.is_empty());
         let line = format!("{} commits {} in a transaction: {begun:?}", self.groups[index].members[at], say(&commit));
         self.trace.note(line);
+        if let Some((_, taken)) = &begun {
+            self.check_given_up(index, at, taken);
+        }
         let outcome = match begun {
             Some((number, Ok(()))) => {
                 // Nobody is asked where there is nothing to store.
@@ -219,6 +226,24 @@ impl World {
         self.model.positions_sent(index, &commit.sure, outcome);
         let maybe = if let Outcome::Of(number) = outcome { Outcome::Perhaps(number) } else { outcome };
         self.model.positions_sent(index, &commit.maybe, maybe);
+    }
+
+    /// A transaction takes no progress of a consumer that has given up what it had read, and not said; and is told of none
+    /// that has not.
+    fn check_given_up(&mut self, index: usize, at: usize, taken: &taffrail::Result<()>) {
+        let member = &mut self.groups[index].members[at];
+        let given_up = std::mem::take(&mut member.given_up);
+        match taken {
+            Ok(()) => assert!(!given_up.surely, "{member} had given up what it had read, and its progress counts"),
+            Err(Error::GivenUp { partition, .. }) => {
+                assert!(
+                    given_up.perhaps,
+                    "{member} is said to have given up {partition}, of which it had read nothing"
+                );
+                self.trace.count("progress of what was given up");
+            }
+            Err(_) => {}
+        }
     }
 }
 

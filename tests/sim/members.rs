@@ -40,6 +40,7 @@ pub(super) struct MemberActor {
     pub(super) owned: BTreeMap<(String, u32), Owned>,
     /// How many partitions each topic had when it came.
     there: BTreeMap<TopicId, u32>,
+    pub(super) given_up: GivenUp,
     /// Commits that nobody has waited for.
     pub(super) pending: Vec<Commit>,
 }
@@ -80,6 +81,16 @@ pub(super) struct Owned {
     pub(super) committed: Option<u64>,
     /// What was read before it may be lost.
     pub(super) doubtful: bool,
+    /// Records of it were handed out since it was sent to where it goes on from; and since it said how far it is.
+    pub(super) handed_out: bool,
+    pub(super) unsaid: bool,
+}
+
+/// Whether a consumer has given up what it had read, and not said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GivenUp {
+    pub(super) perhaps: bool,
+    pub(super) surely: bool,
 }
 
 /// Where it goes on.
@@ -206,6 +217,7 @@ impl World {
             told,
             owned,
             there,
+            given_up: GivenUp::default(),
             pending,
         };
         self.trace.note(format_args!("{member} comes as {instance:?}, {habit:?}, {max_poll:?}"));

@@ -57,6 +57,7 @@ impl World {
                 self.moved_on(index, at, &places);
                 self.committed_by_itself(index, at);
                 if let Some(outcome) = committed {
+                    self.groups[index].members[at].given_up.surely = false;
                     let commit = self.begin_commit(index, at, true);
                     self.committed(index, at, &commit, &outcome, false);
                 }
@@ -123,13 +124,19 @@ impl World {
             if owners.get(&slot) == Some(&number) {
                 owners.remove(&slot);
             }
+            let is_there = self.ask(&name.topic).is_some_and(|topic| topic.id == owned.topic);
+            let given_up = &mut self.groups[index].members[at].given_up;
+            given_up.perhaps |= owned.handed_out;
+            let is_said = matches!(owned.at, At::Offset(offset) if owned.committed == Some(offset));
+            given_up.surely |= owned.unsaid && is_there && !is_said;
         }
     }
 
     /// A partition is its own from now on.
     fn given(&mut self, index: usize, at: usize, name: &TopicPartition, offset: Option<u64>) {
         let topic = self.ask(&name.topic).unwrap_or_else(|| panic!("{name} is assigned, and is not there"));
-        let owned = Owned { topic: topic.id, at: At::Unknown, committed: None, doubtful: false };
+        let (handed_out, unsaid) = (false, false);
+        let owned = Owned { topic: topic.id, at: At::Unknown, committed: None, doubtful: false, handed_out, unsaid };
         let slot = (topic.id, name.partition);
         self.check_free(index, at, slot);
         let member = &mut self.groups[index].members[at];

@@ -104,6 +104,9 @@ impl World {
         self.check_seen(index, at, &name, slot, from..next, &shown);
         self.trace.note(format_args!("{} reads {name} from {from} to {next}", self.groups[index].members[at]));
         self.set_at(index, at, &name, At::Offset(next));
+        if let Some(owned) = self.groups[index].members[at].owned.get_mut(&(name.topic, name.partition)) {
+            (owned.handed_out, owned.unsaid) = (true, true);
+        }
     }
 
     /// The records of a poll, and where they begin.
@@ -272,7 +275,7 @@ impl World {
     /// What it had read before does not matter any more.
     fn sought(&mut self, index: usize, at: usize, name: &TopicPartition) {
         if let Some(owned) = self.groups[index].members[at].owned.get_mut(&(name.topic.clone(), name.partition)) {
-            owned.doubtful = false;
+            (owned.doubtful, owned.handed_out, owned.unsaid) = (false, false, false);
         }
     }
 

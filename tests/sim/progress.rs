@@ -46,7 +46,8 @@ impl World {
             Error::UnknownMember { .. }
             | Error::FencedMember { .. }
             | Error::StaleMember { .. }
-            | Error::FencedInstance { .. } => self.trace.count("refused commits"),
+            | Error::FencedInstance { .. }
+            | Error::GivenUp { .. } => self.trace.count("refused commits"),
             Error::TransactionAborted if fenced != Fenced::No => {}
             cause => self.check_refusal_in(index, at, "__consumer_offsets", None, cause),
         }

@@ -114,6 +114,7 @@ const BUSY: &[&str] = &[
     "automatic commits",
     "positions in transactions",
     "refused commits",
+    "progress of what was given up",
     "failed commits",
     "consumers dropped",
     "consumers closed",

@@ -276,6 +276,7 @@ impl World {
             | Error::FencedMember { .. }
             | Error::FencedInstance { .. }
             | Error::StaleMember { .. }
+            | Error::GivenUp { .. }
             | Error::UnknownTopic { .. }
             | Error::UnknownPartition { .. }
             | Error::NullKey { .. }
