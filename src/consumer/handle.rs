@@ -274,8 +274,8 @@ impl Consumer {
     /// (`__consumer_offsets`; [`Durability::Auto`](crate::Durability::Auto) by default). Earlier commits that are under way
     /// are waited for.
     ///
-    /// What a seek has set is stored too, and where a partition is begun in which the group has no position: at the end as it
-    /// was then, or, once it was looked for records, at its first one. So it is no other place that a later consumer begins at.
+    /// What a seek has set is stored too, and where reading begins in a partition in which the group has no position, once that
+    /// is known: whoever gets the partition later begins there, though nothing was read of it.
     ///
     /// # Errors
     /// The position is not stored in these cases, and whoever gets the partition reads the records again:
