@@ -60,6 +60,19 @@ fn share(place: &Place, one: &mut Consumer, mut poll: impl FnMut(&mut Consumer))
     two
 }
 
+/// It comes back into the group, and reads what its transaction has results of already.
+fn is_refused_once_it_reads_again(place: &Place, one: &mut Consumer, transaction: &Transaction<'_>) {
+    let mut again = 0;
+    for _ in 0..6 {
+        again += work(one, transaction, 1);
+        place.clock.advance(Duration::from_millis(500));
+        place.log.tick();
+    }
+    assert!(again > 0);
+    let refused = transaction.commit_progress(one.progress());
+    assert!(matches!(refused, Err(Error::GivenUp { .. })), "{refused:?}");
+}
+
 /// How often there is a result of each record.
 fn results(place: &Place) -> BTreeMap<String, usize> {
     let mut reader = place.log.reader().topics(["results"]).isolation(Isolation::Committed).open().unwrap();
@@ -139,15 +152,7 @@ fn what_is_lost_is_given_up_too() {
         place.log.tick();
     }
     // It is a member again, and reads from the start.
-    let mut again = 0;
-    for _ in 0..6 {
-        again += work(&mut one, &transaction, 1);
-        place.clock.advance(Duration::from_millis(500));
-        place.log.tick();
-    }
-    assert!(again > 0);
-    let refused = transaction.commit_progress(one.progress());
-    assert!(matches!(refused, Err(Error::GivenUp { .. })), "{refused:?}");
+    is_refused_once_it_reads_again(&place, &mut one, &transaction);
     transaction.abort().unwrap();
     one.seek_to_committed(Which::All).unwrap();
     finish(&place, &mut producer, &mut [&mut one]);
@@ -167,15 +172,7 @@ fn what_goes_with_the_membership_is_given_up_too() {
     place.log.tick();
     assert!(matches!(one.poll(Duration::ZERO), Err(Error::FencedInstance { .. })));
     one.subscribe(["orders"]).unwrap();
-    let mut again = 0;
-    for _ in 0..6 {
-        again += work(&mut one, &transaction, 1);
-        place.clock.advance(Duration::from_millis(500));
-        place.log.tick();
-    }
-    assert!(again > 0);
-    let refused = transaction.commit_progress(one.progress());
-    assert!(matches!(refused, Err(Error::GivenUp { .. })), "{refused:?}");
+    is_refused_once_it_reads_again(&place, &mut one, &transaction);
 }
 
 /// By a transaction that is open still, or by the consumer itself; or it was sought away from.

@@ -94,7 +94,7 @@ enum Source {
 }
 
 impl Slot {
-    fn key(&self) -> (&str, u32) {
+    pub(super) fn key(&self) -> (&str, u32) {
         (&self.topic, self.number)
     }
 

@@ -91,8 +91,9 @@ impl ConsumerBuilder {
 
     /// The name of this instance of the program, of which there is one in a group at a time: a consumer that closes or is
     /// dropped keeps its partitions for a session, and whoever comes with its instance id has them at once. Who comes while
-    /// the one before is there takes its place, and that one is told [`Error::FencedInstance`]. (A log that is opened again knows no shorter sessions than
-    /// its own: [`GroupConfig::session_timeout`](crate::GroupConfig::session_timeout()).) Default: none.
+    /// the one before is there takes its place, and that one is told [`Error::FencedInstance`]. (A log that is opened again
+    /// knows no shorter sessions than its own: [`GroupConfig::session_timeout`](crate::GroupConfig::session_timeout()).)
+    /// Default: none.
     #[doc(alias = "group.instance.id")]
     pub fn instance_id(mut self, id: impl Into<String>) -> Self {
         self.details.instance = Some(id.into());

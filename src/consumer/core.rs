@@ -81,12 +81,12 @@ impl Core {
 
     /// That it is no member any more, or not yet.
     pub(super) fn no_member(&self) -> Error {
-        let membership = self.seat.as_ref().and_then(Seat::membership);
-        if let Some(failure) = membership.and_then(|membership| membership.failure()) {
-            return failure;
-        }
-        let member = self.seat.as_ref().map(|seat| seat.member.clone()).unwrap_or_default();
-        Error::UnknownMember { group: self.group.clone(), member }
+        let seat = self.seat.as_ref();
+        let failure = seat.and_then(Seat::membership).and_then(|membership| membership.failure());
+        failure.unwrap_or_else(|| {
+            let member = seat.map(|seat| seat.member.clone()).unwrap_or_default();
+            Error::UnknownMember { group: self.group.clone(), member }
+        })
     }
 
     /// Where a partition is read next.

@@ -18,10 +18,9 @@
 //!   missed. It listens only within a poll that found nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::assignment::{Assignment, Slot, Which};
-use super::nap::Nap;
+use super::nap::Polls;
 use super::polled::Polled;
 use super::position::{OutOfRange, Position, StartAt, Target};
 use super::waker::PollWaker;
@@ -168,9 +167,10 @@ impl Fetcher {
         self.update()?;
         let index = self.find(topic, number)?;
         let slot = self.assignment.slot(index);
-        let (start, end) = slot.partition().map(|partition| (partition.start(), partition.end()))?;
+        let partition = slot.partition()?;
         if position.offset > Offset::MAX {
             // No log has it, nor can it be committed.
+            let (start, end) = (partition.start(), partition.end());
             let (partition, requested) = (slot.name(), position.offset);
             return Err(Error::OffsetOutOfRange { partition, requested, start, end });
         }
@@ -225,55 +225,13 @@ impl Fetcher {
     }
 }
 
-/// Turns.
-impl Fetcher {
-    /// Whose error the last poll has answered.
-    pub(super) fn failed(&self) -> Option<&TopicPartition> {
-        self.failed.as_ref()
-    }
-
-    /// A poll begins, or goes on: nobody's error is answered yet.
-    pub(super) fn forget_failed(&mut self) {
-        self.failed = None;
-    }
-
-    /// The error that is answered is that of this one.
-    pub(super) fn fail(&mut self, partition: TopicPartition) {
-        self.failed = Some(partition);
-    }
-
-    /// The records of whoever's turn it is, among those that have any; empty where there are none to show.
-    pub(super) fn try_poll(&mut self) -> Result<Polled> {
-        loop {
-            match self.step()? {
-                Step::Records(polled) => return Ok(polled),
-                Step::Passed => {}
-                Step::Idle => return Ok(Polled::default()),
-            }
-        }
-    }
-
-    /// The same, waiting for up to `timeout` where there are none.
-    pub(super) fn poll(&mut self, timeout: Duration) -> Result<Polled> {
-        let deadline = self.now().after(timeout);
-        let mut nap = Nap::default();
-        loop {
-            match self.step()? {
-                Step::Records(polled) => return Ok(polled),
-                _ if self.now() >= deadline => return Ok(Polled::default()),
-                Step::Passed => {}
-                Step::Idle if self.waker.take() => return Ok(Polled::default()),
-                Step::Idle => nap.take(self, deadline),
-            }
-        }
-    }
-
-    pub(super) fn now(&self) -> Moment {
-        self.node.clock().monotonic()
+impl Polls for Fetcher {
+    fn fetcher(&self) -> &Fetcher {
+        self
     }
 
     /// Takes turns until one comes to something, once around at most.
-    pub(super) fn step(&mut self) -> Result<Step> {
+    fn step(&mut self) -> Result<Step> {
         self.failed = None;
         self.update()?;
         if !self.may_read() {
@@ -294,6 +252,32 @@ impl Fetcher {
             }
         }
         Ok(Step::Idle)
+    }
+
+    fn wake_by(&self, deadline: Moment) -> Moment {
+        deadline
+    }
+}
+
+/// Turns.
+impl Fetcher {
+    /// Whose error the last poll has answered.
+    pub(super) fn failed(&self) -> Option<&TopicPartition> {
+        self.failed.as_ref()
+    }
+
+    /// A poll begins, or goes on: nobody's error is answered yet.
+    pub(super) fn forget_failed(&mut self) {
+        self.failed = None;
+    }
+
+    /// The error that is answered is that of this one.
+    pub(super) fn fail(&mut self, partition: TopicPartition) {
+        self.failed = Some(partition);
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.node.clock().monotonic()
     }
 
     /// Whether nobody else can own what is read.

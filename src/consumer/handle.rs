@@ -9,8 +9,8 @@ use super::assignment::Slot;
 use super::builder::checked_subscription;
 use super::commits::CommittedOffset;
 use super::core::Core;
-use super::fetcher::Step;
-use super::nap::Nap;
+use super::fetcher::{Fetcher, Step};
+use super::nap::{self, Polls};
 use super::polled::Polled;
 use super::rebalance::{RebalanceListener, positions};
 use super::waker::PollWaker;
@@ -186,17 +186,7 @@ impl Consumer {
         if !self.arrive()? {
             return Ok(Polled::default());
         }
-        let deadline = self.core.now().after(timeout);
-        let mut nap = Nap::default();
-        loop {
-            match self.step()? {
-                Step::Records(polled) => return Ok(polled),
-                _ if self.core.now() >= deadline => return Ok(Polled::default()),
-                Step::Passed => {}
-                Step::Idle if self.core.fetcher.waker().take() => return Ok(Polled::default()),
-                Step::Idle => nap.take(&self.core.fetcher, self.wake_by(deadline)),
-            }
-        }
+        nap::poll(self, timeout)
     }
 
     /// Records of one partition, without waiting for any, nor for the group; empty where there are none, or where nothing
@@ -205,24 +195,13 @@ impl Consumer {
     /// # Errors
     /// As [`Consumer::poll`].
     pub fn try_poll(&mut self) -> Result<Polled> {
-        loop {
-            match self.step()? {
-                Step::Records(polled) => return Ok(polled),
-                Step::Passed => {}
-                Step::Idle => return Ok(Polled::default()),
-            }
-        }
+        nap::try_poll(self)
     }
 
     /// Ends the wait of a poll, from another thread.
     #[must_use]
     pub fn waker(&self) -> PollWaker {
         self.core.fetcher.waker().clone()
-    }
-
-    fn step(&mut self) -> Result<Step> {
-        self.attend()?;
-        self.core.fetcher.step()
     }
 
     /// What is done at the head of each poll.
@@ -254,6 +233,17 @@ impl Consumer {
         }
         self.has_arrived = true;
         Ok(true)
+    }
+}
+
+impl Polls for Consumer {
+    fn fetcher(&self) -> &Fetcher {
+        &self.core.fetcher
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        self.attend()?;
+        self.core.fetcher.step()
     }
 
     /// When there is something to do, though nothing comes.

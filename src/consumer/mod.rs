@@ -4,7 +4,7 @@
 //!   reader.rs      Reader, ReaderBuilder: without a group     handle.rs, builder.rs  Consumer: of a group
 //!                                                             core.rs       what it consists of, its listener excepted
 //!   fetcher.rs     turns, reads                               rebalance.rs  what it gets and gives up, and who is told
-//!   nap.rs         waiting                                    placing.rs    where what it gets goes on
+//!   nap.rs         polls, and their waiting                   placing.rs    where what it gets goes on
 //!   waker.rs       ending that                                seeking.rs    where it is sent by hand
 //!   assignment.rs  which partitions, from where, whose turn   commits.rs    how far it has come
 //!   position.rs    positions, and where to begin              progress.rs   the same, for a transaction

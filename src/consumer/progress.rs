@@ -8,13 +8,21 @@ use super::commits::{CommittedOffset, Placed, Positions};
 use super::core::Core;
 use super::handle::Consumer;
 use super::position::Position;
-use crate::group::{self, Confirmation, Progress};
-use crate::types::TopicPartition;
+use crate::group::{Confirmation, Progress};
 
 /// What a transaction may commit.
 pub(super) struct Handed {
     confirmation: Confirmation,
+    /// In the order of the slots.
     positions: Positions,
+}
+
+impl Handed {
+    /// Whether it has come so far in this partition.
+    fn covers(&self, slot: &Slot, position: Position) -> bool {
+        let found = self.positions.binary_search_by(|(name, _)| (&*name.topic, name.partition).cmp(&slot.key()));
+        found.is_ok_and(|at| self.positions[at].1.offset == position.offset)
+    }
 }
 
 impl Core {
@@ -32,19 +40,15 @@ impl Core {
     /// These are about to be given up: no transaction may have results of what was read of them, and not their positions.
     pub(super) fn note_given_up(&mut self, is_given_up: impl Fn(&Slot) -> bool) {
         self.look_at_progress();
+        if self.commits.given_up.is_some() {
+            return;
+        }
         let handed = self.commits.handed.as_ref().filter(|handed| handed.confirmation.is_taken());
-        let is_covered = |slot: &Slot, position: Position| {
-            let is_it = |(name, handed): &(TopicPartition, group::Position)| {
-                handed.offset == position.offset && *name == slot.name()
-            };
-            handed.is_some_and(|handed| handed.positions.iter().any(is_it))
-        };
         let is_open = |slot: &&Slot| {
             let position = slot.to_commit().filter(|_| slot.has_handed_out && is_given_up(slot));
-            position.is_some_and(|position| !is_covered(slot, position))
+            position.is_some_and(|position| !handed.is_some_and(|handed| handed.covers(slot, position)))
         };
-        let open = self.fetcher.assignment().slots().iter().find(is_open).map(Slot::name);
-        self.commits.given_up = self.commits.given_up.take().or(open);
+        self.commits.given_up = self.fetcher.assignment().slots().iter().find(is_open).map(Slot::name);
     }
 
     /// Where partitions go on, of those whose position the group does not have, and which topic each of them is of.
@@ -63,7 +67,6 @@ impl Consumer {
     /// What [`Consumer::commit`] would store, to be handed to a transaction, which stores it with its records or not at all.
     /// It is refused there if the consumer has left its group meanwhile, or was replaced; and if it commits by itself
     /// ([`auto_commit`](crate::ConsumerBuilder::auto_commit)), since that would be done outside of the transaction.
-    ///
     ///
     /// It is refused as well where the consumer has given up a partition of which it had polled what nobody has committed
     /// ([`Error::GivenUp`](crate::Error::GivenUp)): a poll may give partitions back, and others go on there from what is

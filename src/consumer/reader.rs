@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::assignment::{Slot, Which};
 use super::fetcher::{FetchOptions, Fetcher};
+use super::nap;
 use super::polled::Polled;
 use super::position::{OutOfRange, Position, StartAt};
 use super::waker::PollWaker;
@@ -191,7 +192,7 @@ impl Reader {
     ///
     /// [`Error::Closed`] once the log is closed.
     pub fn poll(&mut self, timeout: Duration) -> Result<Polled> {
-        self.fetcher.poll(timeout)
+        nap::poll(&mut self.fetcher, timeout)
     }
 
     /// Records of one partition, without waiting; empty where no partition has any to show.
@@ -199,7 +200,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::poll`].
     pub fn try_poll(&mut self) -> Result<Polled> {
-        self.fetcher.try_poll()
+        nap::try_poll(&mut self.fetcher)
     }
 
     /// Ends the wait of a poll, from another thread.

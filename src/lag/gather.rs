@@ -20,17 +20,11 @@ pub(super) type Seen = BTreeMap<TopicPartition, (Offset, Timestamp)>;
 /// The positions of a group.
 pub(super) type Positions = BTreeMap<TopicPartition, Position>;
 
-/// What a group has committed.
-pub(super) fn positions_of(node: &Node, group: &str) -> Result<Positions> {
-    let found = node.committed(group, None, false)?;
-    Ok(found.into_iter().map(|(partition, committed)| (partition, committed.position)).collect())
-}
-
 /// How far behind a group is, now; rates by what `monitors` have sampled.
 pub(crate) fn lag_of(node: &Node, monitors: &Monitors, group: &str) -> Result<GroupLag> {
     node.check_open()?;
     let topics = node.topics();
-    let positions = positions_of(node, group)?;
+    let positions = node.stored_positions(group)?;
     let described = node.ask_existing_group(group, Command::Describe { group: group.to_owned() });
     let meant = match described {
         Ok(Reply::Described(description)) => {

@@ -65,11 +65,11 @@ pub struct PartitionLag {
     pub end: Offset,
     /// Up to where a reader of uncommitted records sees them.
     pub high_watermark: Offset,
-    /// Offsets from the position to [`end`](Self::end); where the log was cut below the position, from the cut. Where records were compacted, or markers end transactions, there
-    /// are fewer records than that.
+    /// Offsets from the position to [`end`](Self::end); where the log was cut below the position, from the cut. Where
+    /// records were compacted, or markers end transactions, there are fewer records than that.
     pub records: u64,
-    /// Bytes of log from the position, or the cut, to [`end`](Self::end), by the index: up to the topic's `index_interval_bytes` and a
-    /// batch too many, and where `end` lies before the end of the log as much too few.
+    /// Bytes of log from the position, or the cut, to [`end`](Self::end), by the index: up to the topic's
+    /// `index_interval_bytes` and a batch too many, and where `end` lies before the end of the log as much too few.
     pub bytes: u64,
     /// How old the next unread record is: now less its timestamp. `None` where there is none, or where it could not be
     /// read.
@@ -107,14 +107,16 @@ pub struct PartitionLag {
 #[non_exhaustive]
 pub enum Astray {
     /// It lies beyond the end of the log: polls answer [`Error::OffsetOutOfRange`](crate::Error::OffsetOutOfRange) until
-    /// the log has grown so far, where their consumer has no other policy ([`OutOfRange`](crate::OutOfRange)). Such a position can be committed, as in Kafka.
+    /// the log has grown so far, where their consumer has no other policy ([`OutOfRange`](crate::OutOfRange)). Such a
+    /// position can be committed, as in Kafka.
     #[non_exhaustive]
     BeyondEnd {
         /// Where the log ends.
         end: Offset,
     },
     /// The log was cut below it, even if it has grown again (the leader epoch that was committed tells): polls answer
-    /// [`Error::Truncated`](crate::Error::Truncated) under every policy. From the cut to the position the group has read records that are gone.
+    /// [`Error::Truncated`](crate::Error::Truncated) under every policy. From the cut to the position the group has read
+    /// records that are gone.
     #[non_exhaustive]
     Cut {
         /// Where it was cut: reading goes on from here.

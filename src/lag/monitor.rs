@@ -93,17 +93,17 @@ impl MonitorBuilder {
 
     /// Says which partition takes more than `multiple` times the mean of its topic, in records, for as long as a
     /// [`window`](Self::window) ([`Alert::HotPartition`]). In a topic of n partitions none takes more than n times the mean,
-    /// so that nothing is said of it where `multiple` is n or more: of three partitions the one that takes all has 3. Topics with fewer than 10 records a second are not looked at.
-    /// Default: it is not said.
+    /// so that nothing is said of it where `multiple` is n or more: of three partitions the one that takes all has 3. Topics
+    /// with fewer than 10 records a second are not looked at. Default: it is not said.
     pub const fn hot_key(mut self, multiple: f64) -> Self {
         self.settings.hot = Some(multiple);
         self
     }
 
     /// What to do with an alert. It is called where the monitor looks: on the log's own thread, which its host's
-    /// batches wait for meanwhile, or in [`Log::tick`](crate::Log::tick). It may use the log, and
-    /// close it. One that panics is not called again. Default: nothing; alerts are traced and counted (features
-    /// `tracing` and `metrics`) in any case.
+    /// batches wait for meanwhile, or in [`Log::tick`](crate::Log::tick). It may use the log, and close it. One that
+    /// panics is not called again. Default: nothing; alerts are traced and counted (features `tracing` and `metrics`)
+    /// in any case.
     pub fn on_alert(mut self, callback: impl FnMut(&Alert) + Send + 'static) -> Self {
         self.callback = Some(Box::new(callback));
         self

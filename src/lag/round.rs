@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::figures::{Edge, Facts, figures};
-use super::gather::{Gathering, Positions, positions_of};
+use super::gather::{Gathering, Positions};
 use super::gauges::Gauges;
 use super::monitor::{Memory, Settings};
 use super::samples::Samples;
@@ -62,7 +62,7 @@ impl<'w> Round<'w> {
         let topics = Shared::clone(&self.topics);
         let mut gathering = Gathering::new(self.node, &topics);
         for group in self.groups.iter().flatten() {
-            let Ok(positions) = positions_of(self.node, group) else { continue };
+            let Ok(positions) = self.node.stored_positions(group) else { continue };
             let seen = memory.seen.of(group);
             let facts = positions.iter().filter_map(|(partition, committed)| {
                 gathering.facts(group, partition, Some(committed), Some(&mut *seen))?.ok()

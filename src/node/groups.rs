@@ -84,9 +84,15 @@ impl Node {
     }
 
     /// The positions of a group, those that are stored.
-    pub(crate) fn positions_of(&self, group: &str) -> Result<BTreeMap<TopicPartition, Offset>> {
+    pub(crate) fn stored_positions(&self, group: &str) -> Result<BTreeMap<TopicPartition, Position>> {
         let found = self.committed(group, None, false)?;
-        Ok(found.into_iter().map(|(partition, committed)| (partition, committed.position.offset)).collect())
+        Ok(found.into_iter().map(|(partition, committed)| (partition, committed.position)).collect())
+    }
+
+    /// The offsets of these.
+    pub(crate) fn positions_of(&self, group: &str) -> Result<BTreeMap<TopicPartition, Offset>> {
+        let found = self.stored_positions(group)?;
+        Ok(found.into_iter().map(|(partition, position)| (partition, position.offset)).collect())
     }
 
     /// What is asked of a group that is there.
